@@ -7,7 +7,7 @@ from esac_mpi.host import process_start, streams, threads  # noqa: F401, began: 
 
 threads.limit_program()  # before numpy
 
-from esac_mpi.host.batch_system import speaks
+from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import WRONG_USAGE, BrokenAlgorithm, why_not_imported
 from esac_mpi.host.invocation import version
 from esac_mpi.host.log import tell, warn
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     """
     streams.open_missing()
     if "--version" in argv:
-        if speaks(os.environ):
+        if is_speaker(os.environ):
             tell(version())
         return 0
     words = [token for token in argv if token != "--check"]

@@ -30,15 +30,15 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import learners
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import affinity, cooperative
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.transitions import width
 from esac_mpi.record import Run
 from tools import processes
 from tools.bench import learner as peer
-from tools.bench.measurement import against, turns
-from tools.bench.program import ended, launch
+from tools.bench.measurement import compare_rates, turns
+from tools.bench.program import launch, run_for
 from tools.parsing import parser
 
 FAILED, CUT, NO_GPU = 1, 75, 2  # exit codes
@@ -88,13 +88,13 @@ def at_once() -> Any:
     )  # fmt: skip
 
 
-def made(kind: str, device: str, captured: bool, hidden: tuple[int, ...]) -> Any:
+def make_learner(kind: str, device: str, captured: bool, hidden: tuple[int, ...]) -> Any:
     """Return a learner of HalfCheetah's sizes with random transitions; captured: as on a GPU."""
     from esac_mpi.learners.chunks import Chunks
 
     name, changes = KINDS[kind]
     own = {"policy.hidden": hidden, "learner.device": device}
-    config = updated(Config(), {**changes, **own})
+    config = amend(Config(), {**changes, **own})
     sizes = peer.OBSERVATION, *hidden, peer.ACTION
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     room = np.zeros((STORED, width(peer.OBSERVATION, peer.ACTION)), np.float32)
@@ -120,7 +120,7 @@ def losses(learner: Any) -> np.ndarray:
     return np.diff(sums, axis=0)
 
 
-def many(learner: Any) -> bytes:
+def make_chunks(learner: Any) -> bytes:
     """Make updates in several chunks, the last not whole; return all bits of the learner."""
     from esac_mpi.learners import chunks, training
 
@@ -133,52 +133,52 @@ def difference(one: np.ndarray, other: np.ndarray) -> float:
     return float((np.abs(one - other).max(0) / np.maximum(np.abs(other).max(0), 1e-12)).max())
 
 
-def bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
+def check_bits(device: str, hidden: tuple[int, ...] = (256, 256)) -> Iterator[Finding]:
     """Check that graphs = operations = again, to the bit, and a CPU's losses are close."""
     for kind, (_, changes) in KINDS.items():
         learners.clear()  # of the kind before
         ways = (device != "cpu", device != "cpu", False)
-        captured, again, plain = (made(kind, device, way, hidden) for way in ways)
+        captured, again, plain = (make_learner(kind, device, way, hidden) for way in ways)
         found = losses(captured)
-        apart = difference(found, losses(made(kind, "cpu", False, hidden)))
+        apart = difference(found, losses(make_learner(kind, "cpu", False, hidden)))
         limit = TOLERANCE[changes.get("learner.precision", "fp32")]
         losses(again)
         losses(plain)
-        state = many(captured)
-        yield (f"{kind}: graphs = operations", state == many(plain), "to the bit")
-        yield (f"{kind}: run = run", state == many(again), "to the bit")
+        state = make_chunks(captured)
+        yield (f"{kind}: graphs = operations", state == make_chunks(plain), "to the bit")
+        yield (f"{kind}: run = run", state == make_chunks(again), "to the bit")
         told = f"losses of {UPDATES} updates {apart:.1e} of the largest apart, allowed {limit:g}"
         yield (f"{kind}: GPU and CPU", apart <= limit, told)
 
 
-def trouble(device: str) -> Iterator[Finding]:
+def check_trouble(device: str) -> Iterator[Finding]:
     """Check that a GPU that is not there, or full, ends a run before anything is made."""
-    yield refused("cuda:99", "learner.device = cuda:99", "cuda:99")
+    yield is_refused("cuda:99", "learner.device = cuda:99", "cuda:99")
     if device != "cpu":
         import torch
 
         free = torch.cuda.mem_get_info()[0] - 2**30
         kept = torch.empty(max(free, 0), dtype=torch.uint8, device=device)
         huge = "--policy.hidden", 8192, 8192, "--sac.batch_size", 8192
-        yield refused("a full GPU", "no room on the GPU", device, *huge)
+        yield is_refused("a full GPU", "no room on the GPU", device, *huge)
         del kept
 
 
-def refused(what: str, why: str, device: str, *options: object) -> Finding:
+def is_refused(what: str, why: str, device: str, *options: object) -> Finding:
     """Return whether the program refuses to begin, and says why: exit 2, and nothing made."""
     with tempfile.TemporaryDirectory() as place:
         line = [sys.executable, "-m", "esac_mpi", "--run-dir", f"{place}/run", *TASK]
-        code, said = ended([*line, "--learner.device", device, *options], LONGEST)
+        code, said = run_for([*line, "--learner.device", device, *options], LONGEST)
         one = code == 2 and why in said and not os.listdir(place) and "Traceback" not in said
     return (f"trouble: {what}", one, f"exit {code}: {said.strip()[-500:]}")
 
 
-def peers(device: str, seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
+def measure_peers(device: str, seconds: float = 0.7, rounds: int = 2) -> Iterator[Finding]:
     """Measure updates/s beside peers', size by size, taking turns."""
     for each in SIZES:
         learners.clear()
         size = each._replace(device=device, seconds=seconds)
-        for figure in against(str(size), turns(peer.competitors(size), rounds), "updates/s"):
+        for figure in compare_rates(str(size), turns(peer.competitors(size), rounds), "updates/s"):
             told = "{median:,.4g} {unit} ({min:,.4g} to {max:,.4g})".format(**figure.plain())
             yield (f"{size}: {figure.name}", None, told)
 
@@ -190,7 +190,7 @@ def state_after(generations: int, place: Path, device: str, ranks: int) -> str:
     return str(Run.open(place).provenance["state_sha256"])
 
 
-def promises(device: str) -> Iterator[Finding]:
+def check_promises(device: str) -> Iterator[Finding]:
     """Check the bits of ESAC with a lag, whose phases are of several chunks."""
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -209,7 +209,8 @@ def promises(device: str) -> Iterator[Finding]:
 
 
 PARTS: dict[str, tuple[float, Callable[[str], Iterator[Finding]]]] = {  # with its time [s]
-    "bits": (70, bits), "trouble": (40, trouble), "peers": (120, peers), "promises": (90, promises),
+    "bits": (70, check_bits), "trouble": (40, check_trouble),
+    "peers": (120, measure_peers), "promises": (90, check_promises),
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ from esac_mpi.algorithms import ALGORITHMS, erl, erl_births, erl_state
 from esac_mpi.analysis.command import opened, print_all
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import Row, render
-from esac_mpi.config import updated
+from esac_mpi.config import amend
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.operators.policy import Policy
 from esac_mpi.operators.selection import Births, Kind
@@ -108,7 +108,7 @@ class Population:
     env: envs.Env
 
 
-def restored(path: Path) -> Population:
+def load_newest(path: Path) -> Population:
     """Load the newest checkpoint as a restart does. Raises Unusable, Unreadable."""
     (run,) = opened([path])
     checkpoint = run.newest()
@@ -116,7 +116,7 @@ def restored(path: Path) -> Population:
         raise Unusable(f"{path}: a run of {run.config.algorithm}, which has no genetic operators")
     if checkpoint is None:
         raise Unusable(f"{path}: no checkpoint yet")
-    config, world = updated(checkpoint.config, {"learner.device": "cpu"}), Counter(1)
+    config, world = amend(checkpoint.config, {"learner.device": "cpu"}), Counter(1)
     env = make_env(config)
     layout = make_layout(config, env)
     operators = learners.load("offspring").GeneticOperators(config, layout)
@@ -135,20 +135,20 @@ def restored(path: Path) -> Population:
     return Population(params, current, env)
 
 
-def born(population: Population, slots: np.ndarray, changes: dict[str, Any]) -> np.ndarray:
+def breed(population: Population, slots: np.ndarray, changes: dict[str, Any]) -> np.ndarray:
     """Make a child of each pair of slots [n, 2], or a mutant of each [n, 1], float32 [n, d]."""
     (n, parents), params = slots.shape, population.params
     pair, which = np.arange(n), np.zeros(n, np.int64)
     kind, mutated = (Kind.CHILD, False) if parents == 2 else (Kind.KEPT, True)
     births = Births(np.full(n, kind), slots[:, 0], slots[:, -1], pair, which, np.full(n, mutated))
-    config = updated(params.config, changes)
+    config = amend(params.config, changes)
     operators = learners.load("offspring").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
     brood = erl_births.Brood(changed, population.state, 0, births)
     return np.stack([erl_births.make_member(brood, i) for i in range(n)])
 
 
-def ways(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def list_ways(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """List what is made of the parents: its name, and the settings that make it."""
     if options.what == "crossover":
         names = {"n-point child": "n_point", "distilled child": "distillation"}
@@ -178,7 +178,7 @@ class Played:
         return float(self.returns.mean())
 
 
-def studied(population: Population, options: argparse.Namespace) -> list[list[Played]]:
+def play_groups(population: Population, options: argparse.Namespace) -> list[list[Played]]:
     """Make and play groups: the parents, and what was made of them. Raises Unusable."""
     config, members = population.params.config, population.state.population
     distinct = np.sort(np.unique(members, axis=0, return_index=True)[1]).tolist()
@@ -188,7 +188,9 @@ def studied(population: Population, options: argparse.Namespace) -> list[list[Pl
         raise Unusable("all members of the population are the same network")
     order = generator(options.seed, Purpose.SELECTION).permutation(len(groups))
     slots = np.array([groups[i] for i in order[: options.number]])
-    known = {slot: played(population, members[slot], options) for slot in np.unique(slots).tolist()}
+    known = {
+        slot: play_policy(population, members[slot], options) for slot in np.unique(slots).tolist()
+    }
     if several:  # the fitter first
         fitness = np.array([[known[slot][0].mean() for slot in pair] for pair in slots.tolist()])
         slots = np.where(fitness[:, :1] < fitness[:, 1:], slots[:, ::-1], slots)
@@ -197,18 +199,18 @@ def studied(population: Population, options: argparse.Namespace) -> list[list[Pl
         [Played(i, *named, *known[named[1][0]]) for named in zip(names, own, strict=True)]
         for i, own in enumerate(slots[:, :, None].tolist())
     ]
-    for name, changes in ways(options).items():
+    for name, changes in list_ways(options).items():
         remembers = {"distillation", "proximal"} & set(map(str, changes.values()))
         if remembers and not erl_state.has_memories(config.erl):
             print(f"a run of {config.algorithm} keeps no memories: no {name}", file=sys.stderr)
             continue
-        for i, theta in enumerate(born(population, slots, {**changes, "seed": options.seed})):
+        for i, theta in enumerate(breed(population, slots, {**changes, "seed": options.seed})):
             own = tuple(slots[i].tolist())
-            found[i].append(Played(i, name, own, *played(population, theta, options)))
+            found[i].append(Played(i, name, own, *play_policy(population, theta, options)))
     return found
 
 
-def played(
+def play_policy(
     population: Population, theta: np.ndarray, options: argparse.Namespace
 ) -> tuple[np.ndarray, np.ndarray]:
     """Play a policy's episodes; return returns [episodes] and what it visited, float32 [n, 2]."""
@@ -292,11 +294,11 @@ def visits_of(groups: list[list[Played]], differences: bool) -> Any:
     return drawing
 
 
-def written(options: argparse.Namespace) -> Iterator[Path]:
+def write_files(options: argparse.Namespace) -> Iterator[Path]:
     """Study the run; yield the files written. Raises Unusable."""
     from esac_mpi.analysis.figures import save
 
-    groups = studied(restored(options.run), options)
+    groups = play_groups(load_newest(options.run), options)
     out = options.out or options.run / f"operators-{options.what}"
     table = out.with_name(f"{out.name}.csv")
     found = [row for group in groups for row in rows(group)]
@@ -320,7 +322,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=0)
     add("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     options = line.parse_args(argv)
-    return print_all(lambda: written(options))
+    return print_all(lambda: write_files(options))
 
 
 if __name__ == "__main__":

@@ -128,7 +128,7 @@ class Driver:
         for block, part in noise.blocks(self.params.layout.d):
             epsilon = self.params.epsilon.block(number + 1, 0, block, part)
             gaussian = Gaussian(state.mean[part], state.variance[part])
-            state.task_theta[worker, part] = distribution.sampled(gaussian, epsilon)
+            state.task_theta[worker, part] = distribution.sample(gaussian, epsilon)
         self._schedule(worker)
 
     def _schedule(self, worker: int) -> None:

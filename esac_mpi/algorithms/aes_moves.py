@@ -24,13 +24,13 @@ def move_by_return(aes: AESRL, state: State, result: Result, moves: bool) -> flo
     p, n = update_rules.update(aes, fitness, of_mean)
     if not moves:
         return 0.0
-    new = distribution.moved(
+    new = distribution.move(
         Gaussian(state.mean, state.variance), result.theta, p, n, aes.variance_floor
     )
     if aes.variance_rule == "success" and np.isfinite(fitness):
         succeeded = not fitness <= of_mean  # a mean whose return is not finite gives way
         state.successes, factor = update_rules.variance_factor(aes, state.successes, succeeded)
-        new = distribution.scaled(new, factor, aes.variance_floor)
+        new = distribution.scale_variance(new, factor, aes.variance_floor)
     state.mean[:], state.variance[:] = new
     return p
 

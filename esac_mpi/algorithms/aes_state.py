@@ -12,7 +12,7 @@ from esac_mpi.comm.contracts import CriticLearner, Memory
 from esac_mpi.config import Config
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators import update_rules
-from esac_mpi.operators.update_rules import settled
+from esac_mpi.operators.update_rules import settled_share
 from esac_mpi.play.counters import Progress
 from esac_mpi.play.marks import ANEW, SCRATCH, VARIANCE, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params
@@ -122,7 +122,7 @@ def reserve(config: Config, horizon: int) -> int:
     worker gets some AROUND / p more, p being the share that the controller settles at. What would
     need more waits: `has_room`. There is never room for more than could come in at the most.
     """
-    aes, p = config.aes_rl, settled(config.aes_rl.rl_gain, config.aes_rl.rl_share)
+    aes, p = config.aes_rl, settled_share(config.aes_rl.rl_gain, config.aes_rl.rl_share)
     turn = aes.of_critic * aes.critic_chunk
     training = aes.update_cost * aes.actor_updates_window * horizon
     playing = 1 + aes.mean_episodes

@@ -103,7 +103,7 @@ def teach(
     """Teach the critic for the mean; return also the critic, float32 [critic_size], and loss."""
     cost = params.config.aes_rl.of_critic
     steps = learner.teach([order.mean], order.updates, order.number, order.held)
-    phase = yield from cooperative.reporting(
+    phase = yield from cooperative.report(
         steps, lambda _, done: duration(cost, min(done, order.updates)), every=4
     )
     return duration(cost, order.updates), (learner.critic_vector(), phase.critic_loss)
@@ -138,14 +138,14 @@ def train_and_play(
         states = read_ring(state.replay[:, :o], oldest, order.held)
         random = generator(seed, Purpose.TRAINING, order.number)
         training = params.operators.training(theta, order.critic, states, order.updates, random)
-        theta = yield from cooperative.reporting(
-            cooperative.timing(training, updating), lambda done, _: duration(aes.update_cost, done)
+        theta = yield from cooperative.report(
+            cooperative.measure(training, updating), lambda done, _: duration(aes.update_cost, done)
         )
     actor = make_actor(params).set(theta)
     played, rows = [], np.zeros((0, 0), np.float32)
     for number in range(1 + order.plays):
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
-        transitions, episode = yield from cooperative.reporting(
+        transitions, episode = yield from cooperative.report(
             playing,
             lambda steps, _: spent + steps,  # noqa: B023, it changes below
         )

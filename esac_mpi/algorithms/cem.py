@@ -25,8 +25,8 @@ from esac_mpi.operators.distribution import (
     mix,
     rank_weights,
     refit,
-    renewed,
-    sampled,
+    replace_one,
+    sample,
     slot_and_sign,
 )
 from esac_mpi.operators.noise import Purpose
@@ -36,7 +36,7 @@ from esac_mpi.play.counters import Progress
 from esac_mpi.play.experience import Crew, Experience, Played
 from esac_mpi.play.marks import ANEW, DAMP, VARIANCE, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_actor
-from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite, noted
+from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite, note_origin
 from esac_mpi.play.transitions import width
 
 DECLARES = Declaration(
@@ -151,7 +151,7 @@ def draw(now: Now, number: int, block: int, part: slice) -> np.ndarray:
     else:
         slot = address_of(cem, int(state.candidates[place - len(state.kept)]))
     epsilon = now.params.epsilon.block(now.k, slot, block, part)
-    return sampled(Gaussian(state.mean[part], state.variance[part]), epsilon, sign)
+    return sample(Gaussian(state.mean[part], state.variance[part]), epsilon, sign)
 
 
 def address_of(cem: CEM, number: int) -> int:
@@ -175,7 +175,7 @@ def play(now: Now, actor: Policy, number: int) -> Played:
     seed, k = now.params.config.seed, now.k
     episodes = range(options_of(now.params).fitness_episodes)
     seeds = [noise.integer(seed, Purpose.EPISODE, k, number, i) for i in episodes]
-    with noted(f"in generation {k}, individual {number} (seed {seed})"):
+    with note_origin(f"in generation {k}, individual {number} (seed {seed})"):
         return experience.play(now.env, actor, seeds)
 
 
@@ -254,7 +254,7 @@ def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarra
         epsilon = (
             params.epsilon.block(k + 1, address_of(cem, i), block, part) for i in range(mixed)
         )
-        coming = (sampled(new, one) for one in epsilon)
+        coming = (sample(new, one) for one in epsilon)
         ratios = [log_ratio(one, new, old) for one in (*last, *coming)]
         state.mean[part], state.variance[part] = new
         state.individuals[:, part] = last
@@ -275,7 +275,7 @@ def select(now: Now, ratios: np.ndarray) -> None:
     chosen = None
     if now.world.leads:
         random = noise.generator(now.params.config.seed, Purpose.SELECTION, now.k + 1)
-        chosen = renewed(mix(ratios.shape[1], ratios[0], ratios[1], random), random)
+        chosen = replace_one(mix(ratios.shape[1], ratios[0], ratios[1], random), random)
     agreed: Mixing = now.world.from_root(chosen)
     now.state.kept, now.state.candidates = agreed
 

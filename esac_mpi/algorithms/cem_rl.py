@@ -35,7 +35,7 @@ from esac_mpi.play.learner_phases import Phase, Steps
 from esac_mpi.play.marks import SCRATCH, mark
 from esac_mpi.play.params import Generation, Params, Row, make_actor
 from esac_mpi.play.rollout import Board
-from esac_mpi.play.transitions import doubles, floats, width, write_ring
+from esac_mpi.play.transitions import as_doubles, as_floats, width, write_ring
 
 
 def most_added(config: Config, horizon: int) -> float:
@@ -112,7 +112,7 @@ def generation(
     # one critic for each actor, as its lessons leave it; or for all, as it was before its lessons
     serial, parallel = (cem.critic == kind for kind in ("serial", "parallel"))
     trains = learns and (serial or state.counters.gradient_updates > 0)
-    phase, spent = Phase(), learner_phases.spent(None)
+    phase, spent = Phase(), learner_phases.timing_columns(None)
 
     if trains and parallel:
         share_critics(now, [learner.critic_vector()] if learner is not None else [])
@@ -193,12 +193,12 @@ def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarr
         theta = pure.write_individual(now, i, actor.theta)
         if learns:
             actor.theta[:] = train(now, i, theta)
-        return pure.play(now, actor.refresh(), i), doubles(actor.theta)
+        return pure.play(now, actor.refresh(), i), as_doubles(actor.theta)
 
     found = experience.gather(now.world, crew, playing, np.ones(crew.count))
     if not learns:
         return found, {}
-    return found, {i: floats(row, params.layout.d) for i, row in enumerate(found.own)}
+    return found, {i: as_floats(row, params.layout.d) for i, row in enumerate(found.own)}
 
 
 def train(now: Now, number: int, theta: np.ndarray) -> np.ndarray:

@@ -4,14 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esac_mpi.algorithms.erl_state import (
-    NOBODY,
-    Now,
-    State,
-    births_board,
-    distils,
-    has_memories,
-)
+from esac_mpi.algorithms.erl_state import NOBODY, Now, State, births_board, distils, has_memories
 from esac_mpi.config import ERL
 from esac_mpi.config.genetic import elites, imitations
 from esac_mpi.operators import evolution, genetics, memories, noise, selection
@@ -19,8 +12,8 @@ from esac_mpi.operators.memories import Memory
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.selection import Births, Candidates, Kind, Selection
 from esac_mpi.play.params import Params, Row, make_actor
-from esac_mpi.play.rollout import noted
-from esac_mpi.play.transitions import doubles, floats
+from esac_mpi.play.rollout import note_origin
+from esac_mpi.play.transitions import as_doubles, as_floats
 
 MUTATING = 0.1  # time that a mutation takes [that of a child]; for scheduling alone
 # states in which two parents' actions are compared, drawn from so many newest. Public code
@@ -142,15 +135,15 @@ def make_offspring(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Ro
         start, row = world.clock(), np.zeros(shape.columns)
         what = f"in generation {now.k}, the next member of slot {slot} (seed {params.config.seed})"
         if due[slot]:
-            with noted(what):
-                row[:-1] = doubles(make_member(brood, slot))
+            with note_origin(what):
+                row[:-1] = as_doubles(make_member(brood, slot))
         row[-1] = world.clock() - start
         return row
 
     expected = np.where(births.kind == Kind.CHILD, 1.0, MUTATING)
     table, busy = world.map(work, shape.rows, shape.columns, expected)
     lasted = {"offspring_seconds": table[:, -1].copy(), "offspring_expected": expected}
-    return floats(table, params.layout.d), busy, lasted
+    return as_floats(table, params.layout.d), busy, lasted
 
 
 def make_member(brood: Brood, slot: int) -> np.ndarray:
@@ -191,7 +184,7 @@ def mutate(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
 
 def make_memory(brood: Brood, slot: int) -> Memory:
     """Make the memory that a slot's next member will have."""
-    out = memories.blank(*brood.state.memories.shape[1:])
+    out = memories.make_empty(*brood.state.memories.shape[1:])
     write_memory(brood, slot, out)
     return out
 

@@ -12,7 +12,7 @@ from esac_mpi.operators.policy import Policy
 from esac_mpi.play import experience
 from esac_mpi.play.experience import Crew, Experience
 from esac_mpi.play.params import Params, make_actor
-from esac_mpi.play.rollout import Board, Episode, NoFiniteReturn, noted
+from esac_mpi.play.rollout import Board, Episode, NoFiniteReturn, note_origin
 from esac_mpi.play.transitions import columns, width
 
 
@@ -62,7 +62,7 @@ def play(now: Now) -> Played:
         whose = f"member {member}"
         if i == last:
             whose = f"the learner's episode{'' if erl.exploration_clip else beyond}"
-        with noted(f"in generation {k}, {whose} (seed {seed})"):
+        with note_origin(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
                 played = play_learner(now, actor.set(state.theta), process)
             else:

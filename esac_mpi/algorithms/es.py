@@ -112,7 +112,7 @@ def adapt_sigma(now: Now, found: Population) -> float:
         return sigma
     new = None
     if world.leads:
-        new = evolution.adapted(sigma, es.sigma, found.returns, found.trials[0])
+        new = evolution.adapt_sigma(sigma, es.sigma, found.returns, found.trials[0])
     return world.from_root(new)
 
 

@@ -231,7 +231,7 @@ def one_fifth_step(esac: configuration.ESAC, state: State, found: Population) ->
     if not found.trials.size:
         return 0.0
     around = esac_transfer.returns_of(CENTRE, state.parents, found.returns)
-    return evolution.adapted(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
+    return evolution.adapt_sigma(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
 
 
 def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:

@@ -125,7 +125,7 @@ def advance(
     """
     esac = now.params.config.esac
     phase = None
-    spent = learner_phases.spent(None)
+    spent = learner_phases.timing_columns(None)
     if ended:
         phase, _, spent = learner_phases.finish(now.world)
     if not learns:
@@ -149,7 +149,7 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
     if esac.observation_normalisation:
         sums = state.observation_sums + found.observation_sums
         if phase is not None:
-            sums = sums + learner_phases.seen(world, now.learner)
+            sums = sums + learner_phases.share_observations(world, now.learner)
         state.observation_sums = sums  # another array: phase_sums stay
 
 

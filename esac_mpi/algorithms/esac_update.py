@@ -153,7 +153,7 @@ def gradient_terms(now: Now, shaped: np.ndarray) -> Gradient:
     displaced = (state.parents != CENTRE) & (esac.gradient != "noise")
     if esac.gradient == "displacement_clipped":
         squares = displacements(now, displaced)
-        shaped = shaped * evolution.clipped_to_noise(squares, now.params.layout.d)
+        shaped = shaped * evolution.clip_to_noise(squares, now.params.layout.d)
     enters = state.parents == CENTRE if esac.gradient_members == "centre" else uses | displaced
     weights = np.where(enters & uses, evolution.slot_weights(shaped, pairs), np.float32(0))
     offsets = np.where(

@@ -21,7 +21,7 @@ from esac_mpi.play.experience import Crew, Experience, Played
 from esac_mpi.play.learner_phases import Steps
 from esac_mpi.play.marks import SHARED
 from esac_mpi.play.params import THETA_SAC, Params, Row, make_actor
-from esac_mpi.play.rollout import Board, noted
+from esac_mpi.play.rollout import Board, note_origin
 from esac_mpi.play.transitions import width
 
 
@@ -141,7 +141,7 @@ def play(params: Params, state: State, world: World, env: Env, noise: float | No
             gaussian = random.standard_normal(a, dtype=np.float32)
             return np.clip(mean(observation) + np.float32(noise) * gaussian, -1, 1)
 
-        with noted(f"in the training episodes of generation {k}, episode {i}"):
+        with note_origin(f"in the training episodes of generation {k}, episode {i}"):
             address = integer(seed, Purpose.LEARNER_EPISODE, k, block=i)
             return experience.play(env, act, [address]), np.zeros(0)
 

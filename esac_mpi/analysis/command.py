@@ -15,8 +15,8 @@ from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
-from esac_mpi.host.invocation import called
-from esac_mpi.host.paths import given
+from esac_mpi.host.invocation import call_of
+from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -54,7 +54,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
     width = min(shutil.get_terminal_size().columns, 100)
     raw = partial(argparse.RawDescriptionHelpFormatter, width=width)
-    made = Parser(called(name), usage, f"{title}\n\n{text}", formatter_class=raw)
+    made = Parser(call_of(name), usage, f"{title}\n\n{text}", formatter_class=raw)
     made.set_defaults(line=made)
     return made
 
@@ -80,7 +80,7 @@ def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
 
 
 SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
-    "runs": {"nargs": "+", "type": given, "metavar": "RUN", "help": "run directory"},
+    "runs": {"nargs": "+", "type": read_path, "metavar": "RUN", "help": "run directory"},
     "--status": {
         "nargs": "+", "choices": STATES, "default": [], "metavar": "STATUS",
         "help": f"only runs of these: {', '.join(STATES)}",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import FREE, flatten, typed, unread
+from esac_mpi.config import FREE, as_option, find_unread, flatten
 from esac_mpi.record import RunFiles
 
 MACHINE = (
@@ -35,9 +35,9 @@ def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
     """Yield the differing fields, marking those not read or that a continuation may change."""
     for (name, one), (_, other) in zip(flatten(a.config), flatten(b.config), strict=True):
         if one != other:
-            idle = all(unread(run.config, [name]) for run in (a, b))
+            idle = all(find_unread(run.config, [name]) for run in (a, b))
             free = "  (decides no bits)" if idle or {name, name.split(".")[0]} & FREE else ""
-            yield f"{name}: {typed(one)} -> {typed(other)}{free}"
+            yield f"{name}: {as_option(one)} -> {as_option(other)}{free}"
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> Iterator[str]:

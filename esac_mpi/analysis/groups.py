@@ -11,7 +11,7 @@ from typing import Any
 
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import sort_key
-from esac_mpi.config import FREE, PRESETS, WARN, flatten, unread
+from esac_mpi.config import FREE, PRESETS, WARN, find_unread, flatten
 from esac_mpi.config.fields import DEFAULTS, takes_auto
 from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
@@ -27,7 +27,7 @@ def settings(run: RunFiles) -> dict[str, Any]:
     """Collect the read fields that decide what a run learns, a task's keyword arguments each."""
     algorithm = run.config.algorithm
     read = {name: value for name, value in flatten(run.config) if reads(algorithm, name)}
-    idle = unread(run.config, filter(takes_auto, read))  # which versions have in several ways
+    idle = find_unread(run.config, filter(takes_auto, read))  # which versions have in several ways
     found = {
         name: value
         for name, value in read.items()

@@ -13,7 +13,7 @@ from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.returns import BETTER, require_policy
-from esac_mpi.config import meant, table_of
+from esac_mpi.config import suggest, table_of
 from esac_mpi.config.renamed import RENAMED
 from esac_mpi.record import RunFiles
 
@@ -70,7 +70,7 @@ def full_name(run: RunFiles, field: str) -> str:
         raise Unusable(f"--field {field}: is called --field {now} now")
     name = field if field in there else own
     if name not in there:
-        like = meant(field, there, "config.toml has those that there are")
+        like = suggest(field, there, "config.toml has those that there are")
         raise Unusable(
             f"--field {field}: no setting of {run.config.algorithm} that results depend on; {like}"
         )

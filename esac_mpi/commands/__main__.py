@@ -14,9 +14,9 @@ from importlib import import_module
 
 from esac_mpi.commands import GROUPS, NAMES, NOW, about
 from esac_mpi.host import log, streams
-from esac_mpi.host.batch_system import speaks
+from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import INSTALL, WRONG_USAGE, NotSaved, RunError, why_not_imported
-from esac_mpi.host.invocation import SCRIPT, called, nowhere, version, without_arguments
+from esac_mpi.host.invocation import SCRIPT, call_of, deleted_directory, version, without_arguments
 from esac_mpi.host.stop import EndsRun
 
 EXTRAS = {  # extra of setup.cfg that has a library
@@ -40,7 +40,7 @@ def overview() -> str:
 def refusal(words: list[str]) -> str:
     """Return the sentence that refuses a command line without a known command."""
     if not words:
-        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {called('--help')} says what they do"
+        return f"{SCRIPT}: which command? {', '.join(NAMES)}; {call_of('--help')} says what they do"
     if words[0] in NOW:
         return f"{SCRIPT} {words[0]} is now {NOW[words[0]]}"
     near = difflib.get_close_matches(words[0], NAMES, 1)
@@ -56,8 +56,8 @@ def call(name: str, arguments: list[str]) -> int:
 
 def run(name: str, arguments: list[str]) -> int:
     """Carry out a command; return its exit code, 2 for a missing library or current directory."""
-    if gone := nowhere():
-        if speaks(os.environ):
+    if gone := deleted_directory():
+        if is_speaker(os.environ):
             print(f"{SCRIPT}: {gone}", file=sys.stderr)
         return WRONG_USAGE
     try:
@@ -66,7 +66,7 @@ def run(name: str, arguments: list[str]) -> int:
         finally:  # also after a help, which ends the program
             sys.stdout.flush()
     except EndsRun as error:  # of a task
-        print(f"{called(name)}: {error}", file=sys.stderr)
+        print(f"{call_of(name)}: {error}", file=sys.stderr)
         return RunError.code
     except OSError as error:
         if error.filename is not None:
@@ -74,18 +74,18 @@ def run(name: str, arguments: list[str]) -> int:
         streams.let_go()
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
             return 0
-        print(f"{called(name)}: standard output: {error.strerror}", file=sys.stderr)
+        print(f"{call_of(name)}: standard output: {error.strerror}", file=sys.stderr)
         return NotSaved.code
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
-        said = f"{called(name)} needs {library}: {INSTALL} '.[{EXTRAS[library]}]'"
+        said = f"{call_of(name)} needs {library}: {INSTALL} '.[{EXTRAS[library]}]'"
         print(said, file=sys.stderr)
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if not (told := why_not_imported(error)):
             raise
-        print(f"{called(name)}: {told}", file=sys.stderr)
+        print(f"{call_of(name)}: {told}", file=sys.stderr)
     return WRONG_USAGE
 
 
@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in NAMES:
         return run(words[0], words[1:])
-    if speaks(os.environ):
+    if is_speaker(os.environ):
         if words in (["--help"], ["-h"]):
             log.tell(overview())
         elif words == ["--version"]:

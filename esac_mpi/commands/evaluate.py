@@ -35,9 +35,9 @@ from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import look_here
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.host.streams import answer_alone, as_json
-from esac_mpi.policies.evaluation import episodes, make_env, statistics
+from esac_mpi.policies.evaluation import make_env, play_episodes, statistics
 
 
 def report(
@@ -97,7 +97,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add = line.add_argument
-    add("policy", type=given, metavar="POLICY|RUN", help="policy.h5 or run directory")
+    add("policy", type=read_path, metavar="POLICY|RUN", help="policy.h5 or run directory")
     add("--episodes", type=whole, default=100, help="noise-free episodes (100)")
     text = "another task of equal spaces, or this one without its task.kwargs"
     add("--task", default="", help=text)
@@ -132,7 +132,7 @@ def evaluate(options: argparse.Namespace, world: Any) -> int:
                 print(error, file=sys.stderr)
             return error.code
         noise = options.weight_noise
-        played = episodes(world, env, policy, options.episodes, options.seed, noise)
+        played = play_episodes(world, env, policy, options.episodes, options.seed, noise)
         found = report(policy, env, world, options, *played)
         found["not_finite"] = next(filter(None, world.gather(env.not_finite)), "")
         if world.rank == 0:

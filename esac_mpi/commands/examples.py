@@ -18,8 +18,8 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.host.data_files import shipped
-from esac_mpi.host.paths import given
+from esac_mpi.host.data_files import data_folder
+from esac_mpi.host.paths import read_path
 
 FOLDERS = ("configs", "jobs")
 
@@ -27,7 +27,7 @@ FOLDERS = ("configs", "jobs")
 def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line, here = parser(__doc__), "default: the current directory"
-    line.add_argument("place", nargs="?", type=given, default=Path(), metavar="DIR", help=here)
+    line.add_argument("place", nargs="?", type=read_path, default=Path(), metavar="DIR", help=here)
     return line
 
 
@@ -38,7 +38,7 @@ def copy(place: Path) -> Iterator[Path]:
             there = f"{place / folder} is there already"
             raise Unusable(f"{there}: nothing was copied; choose another directory")
     for folder in FOLDERS:
-        yield Path(shutil.copytree(shipped() / folder, place / folder))
+        yield Path(shutil.copytree(data_folder() / folder, place / folder))
 
 
 def main(argv: list[str]) -> int:

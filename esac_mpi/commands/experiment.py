@@ -31,7 +31,7 @@ from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.jobs import jobs
 from esac_mpi.studies.experiments.plan import Planned
@@ -115,7 +115,7 @@ def command_line() -> argparse.ArgumentParser:
         add("id", metavar="ID", help="a file of configs/experiments/, without .toml")
         if budget:
             root, text = Path("runs/experiments"), "where the experiments' folders are"
-            add("--root", type=given, default=root, help=text)
+            add("--root", type=read_path, default=root, help=text)
             add("--budget", default=budget, help=f"smoke, small or paper; default {budget}")
     add = actions.choices["run"].add_argument
     text = "of the budget's seeds these alone"

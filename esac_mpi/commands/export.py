@@ -36,7 +36,7 @@ from esac_mpi.analysis import histories
 from esac_mpi.analysis.command import opened, parser, print_all, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, difference
 
 ACTS_OTHERWISE = 1  # exit code
@@ -46,7 +46,7 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add = line.add_argument
-    add("runs", nargs="+", type=given, metavar="RUN|POLICY", help="run directory, or policy.h5")
+    add("runs", nargs="+", type=read_path, metavar="RUN|POLICY", help="run directory, or policy.h5")
     text = "what to write, see above"
     add("--format", choices=(*FORMATS, *histories.FORMATS), required=True, help=text)
     text = "of tensorboard: add new rows until the runs end, or until Ctrl-C"
@@ -56,7 +56,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
-    add("--out", type=given, help=text)
+    add("--out", type=read_path, help=text)
     return line
 
 

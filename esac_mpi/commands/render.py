@@ -29,7 +29,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
@@ -38,7 +38,7 @@ from esac_mpi.policies.evaluation import make_env
 LONGEST = 10_000  # what is shown of a task without a time limit [steps]
 RATE = 25.0  # most pictures of a film [1/s]
 GAP = 4  # between the pictures of a strip [pixels]
-watched = process_state.kept()(play)
+watched = process_state.preserve_state()(play)
 
 
 def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
@@ -65,7 +65,7 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
             def see(steps: int, total: float) -> None:
                 filmed = options.video and steps % stride == 0
                 if filmed or steps in wanted:
-                    image = stage.labelled(
+                    image = stage.draw_label(
                         camera.picture(), f"{steps * step:.1f} s   return {total:.0f}"
                     )
                     if steps in wanted:
@@ -87,18 +87,18 @@ def command_line() -> argparse.ArgumentParser:
     """Return the command line."""
     line = parser(__doc__)
     add = line.add_argument
-    add("policy", type=given, metavar="RUN|POLICY", help="run directory or policy.h5")
+    add("policy", type=read_path, metavar="RUN|POLICY", help="run directory or policy.h5")
     text = "default: the task's own"
     add("--start", choices=("default", "tilted"), default="default", help=text)
     add("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
     text = "simulated time to show [s]; 0: the whole episode"
     add("--seconds", type=float, default=0.0, help=text)
     add("--frames", type=whole, default=6, help="pictures in the strip (6)")
-    add("--video", type=given, help="film, .mp4 or .gif")
+    add("--video", type=read_path, help="film, .mp4 or .gif")
     text = "which start state (0): the first of evaluate's"
     add("--seed", type=whole_number, default=0, help=text)
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
-    add("--out", type=given, help="picture; default: strip.png beside policy.h5")
+    add("--out", type=read_path, help="picture; default: strip.png beside policy.h5")
     return line
 
 
@@ -126,7 +126,7 @@ def render(options: argparse.Namespace) -> Iterator[object]:
     horizon = LONGEST if options.trials else policy.horizon or LONGEST
     env = make_env(policy, "", horizon)
     if options.trials:
-        found = recovery.trials(env, policy, options.trials, options.degrees, options.seed)
+        found = recovery.run_trials(env, policy, options.trials, options.degrees, options.seed)
         yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))
         return
     out = options.out or policy.path.with_name("strip.png")

@@ -29,7 +29,7 @@ from esac_mpi.analysis.results.standings import MEASURES, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_ranks, sections
 from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.config.exact import whole
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.design import FOLDER
 
 CHAMPION = "ESAC"
@@ -102,8 +102,8 @@ def command_line() -> argparse.ArgumentParser:
         text = "wall time as computed for R ranks (1, 2, 4 .. 1024)"
         action.add_argument("--ranks", type=whole, metavar="R", help=text)
         text = "results.csv of an experiment"
-        action.add_argument("files", nargs="+", type=given, metavar="CSV", help=text)
-        action.add_argument("--out", type=given, metavar="FILE", help="write or draw it there")
+        action.add_argument("files", nargs="+", type=read_path, metavar="CSV", help=text)
+        action.add_argument("--out", type=read_path, metavar="FILE", help="write or draw it there")
         text = f"whom the verdicts are about; default: {CHAMPION}"
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
         text = "compare at this wall time [s]; default: the longest that all runs have"
@@ -115,7 +115,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "tasks, variants: not aggregated"
     add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)
     book, text = FOLDER / "random.toml", "returns of random actions"
-    add("--random", type=given, default=book, metavar="FILE", help=text)
+    add("--random", type=read_path, default=book, metavar="FILE", help=text)
     return line
 
 

@@ -50,7 +50,7 @@ from esac_mpi.analysis.command import parser, print_all, write_text
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 
 
 def run(options: argparse.Namespace) -> int:
@@ -97,15 +97,15 @@ def command_line() -> argparse.ArgumentParser:
     best = actions.add_parser("best", help="the best trial as a configuration")
     text = "the study's TOML file, or its directory"
     for line in (run, jobs, show, best):
-        line.add_argument("study", type=given, metavar="STUDY", help=text)
+        line.add_argument("study", type=read_path, metavar="STUDY", help=text)
     text = "where status.json says how this task ended, for jobs/"
-    run.add_argument("--run-dir", type=given, metavar="DIR", help=text)
+    run.add_argument("--run-dir", type=read_path, metavar="DIR", help=text)
     text = "stop, saved, before so long [h]; 0: no limit"
     run.add_argument("--max-hours", type=float, default=0.0, metavar="H", help=text)
     text = "elements of the array (10)"
     jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
     show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
-    best.add_argument("--out", type=given, metavar="FILE", help="write it there")
+    best.add_argument("--out", type=read_path, metavar="FILE", help="write it there")
     return main
 
 

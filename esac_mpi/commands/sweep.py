@@ -22,7 +22,7 @@ from pathlib import Path
 from esac_mpi.analysis.command import parser, print_all
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.experiments.sweeps import check, lines
 
@@ -61,14 +61,14 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add, folder = line.add_argument, Path("runs/sweep")
     text = "configuration files"
-    add("--configs", nargs="+", type=given, default=[], metavar="TOML", help=text)
+    add("--configs", nargs="+", type=read_path, default=[], metavar="TOML", help=text)
     add("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
     add("--algorithms", nargs="+", default=[], help="default: the configuration's own")
     add("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
     names = ("FIELD", "VALUE")
     add("--set", nargs="+", action="append", default=[], metavar=names, help="may be repeated")
-    add("--root", type=given, default=folder, help="directory of the run directories")
-    add("--out", type=given, default=folder / "jobs.txt", metavar="FILE", help="the list")
+    add("--root", type=read_path, default=folder, help="directory of the run directories")
+    add("--out", type=read_path, default=folder / "jobs.txt", metavar="FILE", help="the list")
     return line
 
 

@@ -11,22 +11,22 @@ whole.py makes them one Config. What others use of all this is named here.
 """
 
 from esac_mpi.config.asynchronous import AESRL
-from esac_mpi.config.automatic import automatic, in_numbers, on_ranks
+from esac_mpi.config.automatic import automatic, estimate, resolve_on_ranks
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.command_line import as_words, load, typed
+from esac_mpi.config.command_line import as_option, as_words, load
 from esac_mpi.config.distribution import CEM, CEMRL, individuals
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
-from esac_mpi.config.fields import DEFAULTS, NAMES, as_text, flatten, hint, marks, updated, value_of
+from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, flatten, hint, marks, value_of
 from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_toml
 from esac_mpi.config.genetic import ERL, imitations
-from esac_mpi.config.names import meant
+from esac_mpi.config.names import suggest
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
-from esac_mpi.config.reads import FREE, WARN, differences, unread, unread_in
-from esac_mpi.config.renamed import renewed_name
-from esac_mpi.config.resolution import changed, idle, joined, plain, resolved, settings
+from esac_mpi.config.reads import FREE, WARN, differences, find_unread, unread_in
+from esac_mpi.config.renamed import renew_name
+from esac_mpi.config.resolution import change, find_idle, resolve, resolve_all, settings, to_plain
 from esac_mpi.config.rules import check
 from esac_mpi.config.run import (
     Budget,
@@ -45,10 +45,10 @@ __all__ = [
     "AESRL", "ALGORITHMS", "AUTO", "CEM", "CEMRL", "DDPG", "DEFAULTS", "ERL", "ERL_ACTOR",
     "ERL_PRESETS", "ES", "ESAC", "FREE", "NAMES", "PPO", "PRESETS", "SAC", "SURVIVAL", "TD3",
     "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
-    "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "as_text", "as_words", "automatic",
-    "changed", "check", "child_slots", "differences", "exact", "flatten", "from_table", "hint",
-    "idle", "imitations", "in_numbers", "individuals", "joined", "load", "marks", "meant",
-    "members", "on_ranks", "plain", "read_file", "read_toml", "renewed_name", "resolved",
-    "settings", "slots", "table_of", "to_toml", "typed", "unread", "unread_in", "updated",
-    "value_of", "winners",
+    "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "amend", "as_option", "as_text",
+    "as_words", "automatic", "change", "check", "child_slots", "differences", "estimate", "exact",
+    "find_idle", "find_unread", "flatten", "from_table", "hint", "imitations", "individuals",
+    "load", "marks", "members", "read_file", "read_toml", "renew_name", "resolve", "resolve_all",
+    "resolve_on_ranks", "settings", "slots", "suggest", "table_of", "to_plain", "to_toml",
+    "unread_in", "value_of", "winners",
 ]  # fmt: skip

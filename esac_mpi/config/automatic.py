@@ -6,9 +6,9 @@ From then on they are settings like any other: the bits depend on them, and not 
 from typing import Any
 
 from esac_mpi.config.bounds import AUTO
-from esac_mpi.config.fields import flatten, hint, takes_auto, updated, value_of
+from esac_mpi.config.fields import amend, flatten, hint, takes_auto, value_of
 from esac_mpi.config.presets import ARRIVALS
-from esac_mpi.config.reads import unread
+from esac_mpi.config.reads import find_unread
 from esac_mpi.config.whole import Config, table_of
 
 LEAST = 28  # members of a population; what the defaults were tuned with, for seven workers
@@ -17,11 +17,11 @@ LEAST = 28  # members of a population; what the defaults were tuned with, for se
 def automatic(config: Config) -> list[str]:
     """Name the fields that are "auto" and that a run of this configuration reads."""
     names = _unresolved(config)
-    idle = unread(config, names)
+    idle = find_unread(config, names)
     return [name for name in names if name not in idle]
 
 
-def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str, Any]:
+def resolve_on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str, Any]:
     """Resolve workers and their population by the first start's ranks: {dotted name: value}.
 
     run: the settings of the run that goes on, which keeps its own, also of what was measured.
@@ -32,7 +32,7 @@ def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str,
     name, workers = f"{table}.workers", max(1, ranks - 1)
     if name in names:
         workers = found.setdefault(name, workers)
-    elif hasattr(config.own, "workers") and not unread(config, [name]):
+    elif hasattr(config.own, "workers") and not find_unread(config, [name]):
         workers = config.own.workers
     if (size := f"{table}.population_size") in names:
         found.setdefault(size, -(-LEAST // (2 * workers)) * 2 * workers)
@@ -41,7 +41,7 @@ def on_ranks(config: Config, ranks: int, run: Config | None = None) -> dict[str,
     return found
 
 
-def in_numbers(config: Config, population: int = LEAST) -> Config:
+def estimate(config: Config, population: int = LEAST) -> Config:
     """Put some number in the place of all that is "auto"; population: of members."""
     values: dict[str, Any] = {
         name: population if name.endswith("population_size") else hint(name)(1)
@@ -49,7 +49,7 @@ def in_numbers(config: Config, population: int = LEAST) -> Config:
     }
     if config.learner.kernels == AUTO:
         values["learner.kernels"] = "torch"
-    return updated(config, values)
+    return amend(config, values)
 
 
 def _unresolved(config: Config) -> list[str]:

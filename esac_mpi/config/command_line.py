@@ -15,12 +15,12 @@ from itertools import pairwise
 from typing import Any, get_args, get_origin
 
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import DEFAULTS, NAMES, as_text, choices, flatten, hint, updated
+from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, choices, flatten, hint
 from esac_mpi.config.files import KWARGS, ONE, no_file, read_file
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.resolution import Hear, joined, settings
+from esac_mpi.config.resolution import Hear, resolve_all, settings
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
 from esac_mpi.host.log import tell
@@ -87,7 +87,7 @@ def as_words(value: Any) -> list[str]:
     return [as_text(entry) for entry in entries] or [NO_ENTRY]
 
 
-def typed(value: Any) -> str:
+def as_option(value: Any) -> str:
     """Write a field's value as a person types it after its option."""
     return shlex.join(as_words(value))
 
@@ -107,7 +107,7 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     if HELP & {*argv}:
         tell(_help_of(named["algorithm"], file) if "algorithm" in named else _overview())
         raise SystemExit(0)
-    return joined(file, named, WHO, source, warn), "--fresh" in argv
+    return resolve_all(file, named, WHO, source, warn), "--fresh" in argv
 
 
 def _take_file(words: list[str]) -> str:
@@ -209,7 +209,7 @@ def _about(algorithm: str) -> str:
 
 def _help_of(algorithm: str, file: dict[str, Any]) -> str:
     """Describe every field that an algorithm reads; a file's values count as defaults."""
-    default = updated(updated(Config(), preset({"algorithm": algorithm})), file)
+    default = amend(amend(Config(), preset({"algorithm": algorithm})), file)
     width = min(shutil.get_terminal_size().columns, 100)
     usage = f"usage: {program()} --algorithm {algorithm} [--SETTING VALUE ...]"
     lines = [usage, "\nSources of the defaults: P the paper, C its public code, M measured here."]

@@ -104,7 +104,7 @@ class Evolution(Selecting):
                 "2 or more, or fitness_shaping = sign"
             )
 
-    def unlike_theta_es(self, table: str, rule: str) -> Iterator[str]:
+    def centre_problems(self, table: str, rule: str) -> Iterator[str]:
         """Yield a message for members whose episodes are not comparable with those of theta_es."""
         for name in ("length_cap", "action_noise"):
             if value := getattr(self, name):
@@ -129,7 +129,7 @@ class ES(Evolution):
         """Yield a message for a population that makes no gradient, or that no rule can judge."""
         yield from super().problems(table, config)
         if self.sigma_rule != "fixed":
-            yield from self.unlike_theta_es("es", self.sigma_rule)
+            yield from self.centre_problems("es", self.sigma_rule)
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class ESAC(Evolution):
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for a population without room for its parts, or without a gradient."""
         yield from super().problems(table, config)
-        yield from self.no_phase(table)
+        yield from self.phase_problems(table)
         have = slots(self)
         children, copies = child_slots(self), self.sac_copies
         if children + copies > have:
@@ -286,9 +286,9 @@ class ESAC(Evolution):
                 f"and {table}.sac_phases = false; {table}.transfer = off"
             )
         if self.sigma_rule == "one_fifth":
-            yield from self.untold(table, crowded)
+            yield from self.sigma_problems(table, crowded)
 
-    def no_phase(self, table: str) -> Iterator[str]:
+    def phase_problems(self, table: str) -> Iterator[str]:
         """Yield a message for a SAC phase that could not be made, or made again."""
         if not self.sac_episodes and not self.sac_min_steps:
             yield (
@@ -312,7 +312,7 @@ class ESAC(Evolution):
                 f"({self.gradient_interval}), so that one phase is in flight at a time"
             )
 
-    def untold(self, table: str, crowded: bool) -> Iterator[str]:
+    def sigma_problems(self, table: str, crowded: bool) -> Iterator[str]:
         """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""
         rule = f"{table}.sigma_rule = {self.sigma_rule}"
         if self.transfer != "tested":
@@ -325,7 +325,7 @@ class ESAC(Evolution):
                 f"{rule}: no slot has theta_es as its parent; "
                 f"lower {table}.winner_fraction, or {table}.sigma_rule = fixed"
             )
-        yield from self.unlike_theta_es(table, self.sigma_rule)
+        yield from self.centre_problems(table, self.sigma_rule)
 
 
 def slots(evolution: Evolution) -> int:

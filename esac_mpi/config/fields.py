@@ -25,7 +25,7 @@ DEFAULTS = dict(flatten(Config()))
 NAMES = tuple(DEFAULTS)
 
 
-def updated(config: Config, values: dict[str, Any]) -> Config:
+def amend(config: Config, values: dict[str, Any]) -> Config:
     """Return `config` with the dotted names of `values` replaced."""
     tables: dict[str, dict[str, Any]] = {"": {}}
     for name, value in values.items():

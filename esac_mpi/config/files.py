@@ -11,11 +11,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint
-from esac_mpi.config.names import completed, known
-from esac_mpi.config.renamed import refuse_former, renewed, renewed_name
+from esac_mpi.config.names import check_name, complete
+from esac_mpi.config.renamed import refuse_former, renew, renew_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
-from esac_mpi.host.invocation import called
-from esac_mpi.host.paths import given
+from esac_mpi.host.invocation import call_of
+from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import CONFIG, is_run
 
 SAID = "said"  # the key of a run's own file that names what a person said
@@ -48,7 +48,7 @@ def from_table(
         if not isinstance(key, str):
             raise ConfigError(f"{source}: {key!r}: expected the name of a field")
         if key == SAID and former and isinstance(entry, list):
-            names = {renewed_name(name) for name in entry if isinstance(name, str)}
+            names = {renew_name(name) for name in entry if isinstance(name, str)}
             said = {SAID: tuple(name for name in NAMES if name in names)}
             continue
         table_of_fields = isinstance(entry, dict) and key not in NAMES and not key.startswith(ONE)
@@ -57,19 +57,19 @@ def from_table(
             raise ConfigError(f"{source}: {min(twice)} is set twice")
         found |= part
     if former:
-        found = renewed(found, source)
+        found = renew(found, source)
     else:
         for name, value in found.items():
             refuse_former(name, value, source)
     whole = sum(name.startswith("esac.") for name in found) >= WHOLE
-    found = _coerced(completed(found) if whole else found, source, beside)
+    found = _coerce(complete(found) if whole else found, source, beside)
     if whole and not said:  # of 0.1.0, which did not list it
         others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])
         said = {SAID: tuple(others)}
     return said | found
 
 
-def _coerced(
+def _coerce(
     values: Mapping[str, Any], source: str, beside: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Check names and types of {dotted name: value}; return values as fields have them.
@@ -83,13 +83,13 @@ def _coerced(
         kwargs = beside.get(KWARGS, {})
     algorithm = values.get("algorithm", algorithm)
     found = {}
-    for name, value in gathered(values, kwargs).items():
-        known(name, source, algorithm)
+    for name, value in gather_kwargs(values, kwargs).items():
+        check_name(name, source, algorithm)
         found[name] = _typed(name, value, source)
     return found
 
 
-def gathered(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
+def gather_kwargs(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
     """Put keyword arguments that are named one by one into their table, or else the one beside."""
     found = {name: value for name, value in values.items() if not name.startswith(ONE)}
     single = {name[len(ONE) :]: value for name, value in values.items() if name.startswith(ONE)}
@@ -110,7 +110,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         table = tomllib.loads(text)
         for key in USES.keys() & table.keys():
             what, command = USES[key]
-            raise ConfigError(f"{path} is the file of {what}: {called(command)} run {path}")
+            raise ConfigError(f"{path} is the file of {what}: {call_of(command)} run {path}")
         return from_table(table, str(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
@@ -138,7 +138,7 @@ def no_file(word: str) -> str:
 
 def read_file(place: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a file that a person names, where a run's means its directory. Raises ConfigError."""
-    path = given(place, ConfigError)
+    path = read_path(place, ConfigError)
     values = read_toml(path)
     if path.name == CONFIG and is_run(path.parent):
         values["run_dir"] = str(path.parent)

@@ -21,7 +21,7 @@ BEFORE: dict[str, Any] = {
 FEW = 5  # fields of a table that one sentence can name
 
 
-def known(name: str, source: str, algorithm: Any = None) -> str:
+def check_name(name: str, source: str, algorithm: Any = None) -> str:
     """Return the name of a field. Raises ConfigError, naming one like it that the algorithm reads.
 
     algorithm: None where it is not known yet.
@@ -38,13 +38,13 @@ def known(name: str, source: str, algorithm: Any = None) -> str:
     table = f"{name.rpartition('.')[0]}."
     beside = [other for other in there if other.startswith(table)]
     if beside and sum(other.startswith(table) for other in NAMES) <= FEW:
-        said = meant(name, beside)
+        said = suggest(name, beside)
     else:
-        said = meant(name, there, f"--algorithm {chosen} --help lists them")
+        said = suggest(name, there, f"--algorithm {chosen} --help lists them")
     raise ConfigError(f"{source}: unknown key '{name}'; {said}")
 
 
-def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
+def suggest(name: str, among: Collection[str], otherwise: str = "") -> str:
     """Say which name this one is like, where none is `otherwise`, or else all that there are."""
     there = {other.casefold(): other for other in among}
     for near in difflib.get_close_matches(name.casefold(), there):  # of a likeness of 0.6 and more
@@ -56,7 +56,7 @@ def meant(name: str, among: Collection[str], otherwise: str = "") -> str:
     return otherwise or f"there are {', '.join(among)}"
 
 
-def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the {dotted name: value} of a run's own file by what its version did."""
     before = dict(BEFORE)
     if "esac.transfer_wins" not in values:

@@ -135,7 +135,7 @@ def pairs(algorithm: str) -> list[tuple[str, str]]:
     return [(f"{algorithm}.{name}", f"esac.{name}") for name in HALVES.get(algorithm, [])]
 
 
-def halved(values: Settings) -> Settings:
+def complete_half(values: Settings) -> Settings:
     """Complete settings by what a half of ESAC takes from [esac], to be compared alike."""
     algorithm = values.get("algorithm", Config.algorithm)
     return {own: values[esac] for own, esac in pairs(algorithm) if esac in values} | values

@@ -21,19 +21,19 @@ Condition = dict[str, tuple[Any, ...]]
 
 
 @cache
-def declared(algorithm: str) -> Reads:
+def declared_reads(algorithm: str) -> Reads:
     """List what an algorithm's own table says that it reads beside it."""
     return Config(algorithm=algorithm).own.READS
 
 
 def tables(algorithm: str) -> tuple[str, ...]:
     """Return the tables that an algorithm reads beside those that all read: first its own."""
-    return (table_of(algorithm), *declared(algorithm).tables)
+    return (table_of(algorithm), *declared_reads(algorithm).tables)
 
 
 def reads(algorithm: str, name: str) -> bool:
     """Return whether an algorithm reads a field, whatever the other fields are."""
-    table, own = name.rpartition(".")[0], declared(algorithm)
+    table, own = name.rpartition(".")[0], declared_reads(algorithm)
     return name not in own.without and (
         table in ("", *COMMON, *tables(algorithm)) or name in own.also
     )
@@ -53,9 +53,9 @@ def conditions(name: str) -> list[Condition]:
     return found
 
 
-def unmet(config: Config, name: str) -> Condition:
+def find_unmet(config: Config, name: str) -> Condition:
     """Find the first condition for a field to matter that is not met; an empty one if all are."""
-    own, only_if = table_of(config.algorithm), declared(config.algorithm).only_if
+    own, only_if = table_of(config.algorithm), declared_reads(config.algorithm).only_if
     said = [only_if[key] for key in (name.rpartition(".")[0], name) if key in only_if]
     by_algorithm: list[Condition] = [{f"{own}.{field}": (value,)} for field, value in said]
     for needed in by_algorithm + conditions(name):
@@ -64,13 +64,13 @@ def unmet(config: Config, name: str) -> Condition:
     return {}
 
 
-def unread(config: Config, names: Iterable[str]) -> dict[str, str]:
+def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
     """Return {name: why} of those fields that a run of `config` does not read."""
     found = {}
     for name in names:
         if not reads(config.algorithm, name):
             found[name] = f"algorithm = {config.algorithm} does not read it"
-        elif missing := unmet(config, name):
+        elif missing := find_unmet(config, name):
             said = (
                 f"{other} = {' or '.join(map(as_text, values))}"
                 for other, values in missing.items()
@@ -97,5 +97,5 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
         for (name, a), (_, b) in zip(flatten(old), flatten(new), strict=True)
         if a != b and not {name, name.split(".")[0]} & FREE
     }
-    idle = unread(old, found).keys() & unread(new, found).keys()
+    idle = find_unread(old, found).keys() & find_unread(new, found).keys()
     return {name: pair for name, pair in found.items() if name not in idle}

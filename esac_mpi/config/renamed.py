@@ -29,30 +29,30 @@ WORDS = {  # field: {former value: value}
 }
 
 
-def renewed_name(name: str) -> str:
+def renew_name(name: str) -> str:
     """Return what a field is called now."""
     return RENAMED.get(name, name)
 
 
-def renewed_value(name: str, value: Any) -> Any:
+def renew_value(name: str, value: Any) -> Any:
     """Return what a value of the field of this present name is called now."""
     return WORDS.get(name, {}).get(value, value) if isinstance(value, str) else value
 
 
-def renewed(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+def renew(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Return {dotted name: value} by present names. Raises ConfigError where a file has both."""
     found: dict[str, Any] = {}
     for former, value in values.items():
         if former in GONE:
             continue
-        name = renewed_name(former)
+        name = renew_name(former)
         if name != former and name in values:
             raise ConfigError(f"{source}: {former} is the former name of {name}; leave one out")
-        found[name] = renewed_value(name, value)
+        found[name] = renew_value(name, value)
     return found
 
 
-def former(name: str, value: Any) -> tuple[str, Any]:
+def first_names(name: str, value: Any) -> tuple[str, Any]:
     """Return what a field and its value were called first, as records of results count them."""
     words = {word: before for before, word in WORDS.get(name, {}).items()}
     return FORMER.get(name, name), words.get(value, value) if isinstance(value, str) else value
@@ -62,7 +62,7 @@ def refuse_former(name: str, value: Any, source: str) -> None:
     """Raise ConfigError for a former name or value."""
     if name in GONE:
         raise ConfigError(f"{source}: {name} is no setting any more: {GONE[name]}")
-    now = renewed_name(name)
-    word = renewed_value(now, value)
+    now = renew_name(name)
+    word = renew_value(now, value)
     if (now, word) != (name, value):
         raise ConfigError(f"{source}: {name} = {value!r}: is called {now} = {word!r} now")

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config.fields import DEFAULTS, NAMES, flatten, updated
+from esac_mpi.config.fields import DEFAULTS, NAMES, amend, flatten
 from esac_mpi.config.files import SAID, UNSAVED, from_table
-from esac_mpi.config.presets import Settings, halved, pairs, preset
-from esac_mpi.config.reads import unread
+from esac_mpi.config.presets import Settings, complete_half, pairs, preset
+from esac_mpi.config.reads import find_unread
 from esac_mpi.config.rules import check
 from esac_mpi.config.whole import Config, ConfigError, table_of
 from esac_mpi.host import paths
@@ -28,7 +28,7 @@ USUAL = "budget.nominal_steps"  # the limit that a run has by default
 Hear = Callable[[str], None]
 
 
-def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -> Config:
+def resolve_all(file: Settings, named: Settings, who: str, source: str, warn: Hear) -> Config:
     """Resolve defaults, preset, a file and what is named beside it, in this order.
 
     Both are {dotted name: value}. who: says what is named, in messages. source: the file. `warn`
@@ -36,20 +36,20 @@ def joined(file: Settings, named: Settings, who: str, source: str, warn: Hear) -
     not read.
     """
     refuse_empty(named, file, who)
-    file, named = expanded(file), expanded(named)
-    config = resolved(file, named)
+    file, named = expand_home(file), expand_home(named)
+    config = resolve(file, named)
     try:
         check(config)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
     # of a run's own it was told once
-    if is_anew(file, named) and (vain := idle(config)):
+    if is_anew(file, named) and (vain := find_idle(config)):
         warn(f"{source}: this run does not read {', '.join(vain)}")
     return config
 
 
-def changed(config: Config, named: Settings, who: str) -> Config:
+def change(config: Config, named: Settings, who: str) -> Config:
     """Change a configuration by settings, as a run's own file is. Raises ConfigError.
 
     Of one that a person built every field counts as said: a preset beside it is refused, as it
@@ -57,33 +57,33 @@ def changed(config: Config, named: Settings, who: str) -> Config:
     """
     file = settings(dict(flatten(config)), who)
     if config.said is not None:
-        return joined(file | {SAID: config.said}, named, who, "", lambda text: None)
+        return resolve_all(file | {SAID: config.said}, named, who, "", lambda text: None)
     for name in BY_PRESET:
         value = named.get(name, file[name])
         if value != DEFAULTS[name]:
             remedy = f"give no Config, and name it in the settings: {{{name!r}: {value!r}, ...}}"
             raise ConfigError(f"{who}: {name} = {value}: sets no field of a Config; {remedy}")
-    found = joined(file | {SAID: NAMES}, named, who, "", lambda text: None)
+    found = resolve_all(file | {SAID: NAMES}, named, who, "", lambda text: None)
     return replace(found, said=None)
 
 
-def resolved(file: Settings, named: Settings) -> Config:
+def resolve(file: Settings, named: Settings) -> Config:
     """Resolve a file and what is named beside it, unchecked."""
-    said = said_in(file)
+    said = explicit_settings(file)
     given = said | named
     if is_anew(file, named):
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
         if SAID in file and not any(_differs(file, named, name) for name in BY_PRESET):
             halves = pairs(given.get("algorithm", Config.algorithm))
             values |= {esac: file[esac] for _, esac in halves}  # as "auto" was resolved, say
-        values = halved(values | preset(given) | given)
+        values = complete_half(values | preset(given) | given)
     else:
         values = preset(file) | file | named
         limited = any(named.get(name) for name in BUDGET)
         if limited and not any(name in said for name in BUDGET):
             values[USUAL] = named.get(USUAL, 0)
     names = given.keys() - set(UNSAVED)
-    return updated(Config(), values | {SAID: tuple(name for name in NAMES if name in names)})
+    return amend(Config(), values | {SAID: tuple(name for name in NAMES if name in names)})
 
 
 def is_anew(file: Settings, named: Settings) -> bool:
@@ -95,13 +95,13 @@ def _differs(file: Settings, named: Settings, name: str) -> bool:
     return name in named and named[name] != file.get(name, DEFAULTS[name])
 
 
-def said_in(file: Settings) -> Settings:
+def explicit_settings(file: Settings) -> Settings:
     """Pick what a person said in a file: all of it, or what a run's own lists."""
     said = {*file.get(SAID, file), *UNSAVED} - {SAID}
     return {name: value for name, value in file.items() if name in said}
 
 
-def idle(config: Config) -> list[str]:
+def find_idle(config: Config) -> list[str]:
     """Name the fields that were said in a configuration and that its run does not read.
 
     But for defaults, and for what a half of ESAC has taken over.
@@ -110,13 +110,13 @@ def idle(config: Config) -> list[str]:
     values = dict(flatten(config))
     taken = {esac for own, esac in pairs(config.algorithm) if values[own] == values[esac]}
     names = [name for name in said if values[name] != DEFAULTS[name] and name not in taken]
-    return list(unread(config, names))
+    return list(find_unread(config, names))
 
 
-def expanded(values: Settings) -> Settings:
+def expand_home(values: Settings) -> Settings:
     """Put the home directory in place of ~ in paths. Raises ConfigError."""
     there = [name for name in PATHS if name in values]
-    return values | {name: paths.expanded(values[name], ConfigError) for name in there}
+    return values | {name: paths.expand_home(values[name], ConfigError) for name in there}
 
 
 def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -> None:
@@ -138,26 +138,26 @@ def settings(
 
     beside: see from_table. Raises ConfigError, for former names too.
     """
-    return from_table(plain(given), who, beside, former=False)
+    return from_table(to_plain(given), who, beside, former=False)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a value of Python or numpy as TOML has it."""
     if isinstance(value, Mapping):
-        return {name: plain(entry) for name, entry in value.items()}
+        return {name: to_plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, tuple | list):
-        return [plain(entry) for entry in value]
+        return [to_plain(entry) for entry in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def refuse_unread(config: Config, named: Iterable[str], who: str) -> None:
     """Raise ConfigError where a field is set that this run does not read."""
     told, dashes = [], "--" if who == "command line" else ""
-    for name, why in unread(config, named).items():
+    for name, why in find_unread(config, named).items():
         own = f"{table_of(config.algorithm)}.{name.rpartition('.')[2]}"
-        is_read = own in NAMES and not unread(config, [own])
+        is_read = own in NAMES and not find_unread(config, [own])
         like = f"; did you mean {dashes}{own}?" if is_read else ""
         told.append(f"{dashes}{name}: {why}{like}")
     if told:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from esac_mpi.config.automatic import in_numbers
+from esac_mpi.config.automatic import estimate
 from esac_mpi.config.bounds import Bound, is_text
 from esac_mpi.config.fields import choices, flatten, marks
 from esac_mpi.config.files import UNSAVED
@@ -34,6 +34,6 @@ def problems(config: Config) -> Iterator[str]:
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))
-    config = in_numbers(config, LARGE)
+    config = estimate(config, LARGE)
     for table in (*COMMON, *tables(config.algorithm)):
         yield from getattr(config, table).problems(table, config)

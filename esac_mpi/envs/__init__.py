@@ -22,7 +22,7 @@ import numpy as np
 
 from esac_mpi.config.fields import as_text
 from esac_mpi.host import process_state
-from esac_mpi.host.errors import WrongUsage, raised
+from esac_mpi.host.errors import WrongUsage, describe_error
 from esac_mpi.host.invocation import directory
 from esac_mpi.host.stop import EndsRun, GivenUp
 from esac_mpi.operators import kernels
@@ -62,7 +62,7 @@ class UnstablePhysics(Exception):
 
 
 @contextmanager
-def telling(id: str, what: str) -> Iterator[None]:
+def translate_errors(id: str, what: str) -> Iterator[None]:
     """Turn what a task's own code raises into a TaskError: the error, and in which line.
 
     what: is done with the task, after "cannot be".
@@ -74,7 +74,7 @@ def telling(id: str, what: str) -> Iterator[None]:
     except EndsRun as error:  # its code ends the program
         raise TaskError(str(error)) from error
     except BaseException as error:
-        said, where = raised(error)
+        said, where = describe_error(error)
         hint = f"; {RETURNED}" if "to unpack" in said else ""
         if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
             place = f"{directory()}, to which a task is brought back"
@@ -83,7 +83,7 @@ def telling(id: str, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def refusing(id: str) -> Iterator[None]:
+def refuse_errors(id: str) -> Iterator[None]:
     """Turn what a task's code raises, and no other code, into a TaskError before a run begins."""
     try:
         yield
@@ -92,11 +92,11 @@ def refusing(id: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)[1:]  # without this one
         if not any(os.path.dirname(frame.filename) == here for frame in frames):
             raise
-        with telling(id, "played, so nothing was created"):
+        with translate_errors(id, "played, so nothing was created"):
             raise
 
 
-def finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
+def check_finite(env: Any, what: str, numbers: np.ndarray) -> np.ndarray:
     """Return an observation, or an action, float32 [n], whose numbers are all finite.
 
     Raises UnstablePhysics for another one; `env.not_finite` then says which number it was.
@@ -184,7 +184,7 @@ def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> En
         raise TaskError(f"{id}: task.kwargs.{name} cannot be set: {OURS[name]}.")
     adapter = _adapter(id)
     how = f"made with task.kwargs = {as_text(kwargs)}" if kwargs else "made"
-    with telling(id, how), process_state.kept():
+    with translate_errors(id, how), process_state.preserve_state():
         return with_gl_or_not(lambda: adapter(id, horizon, kwargs))
 
 
@@ -273,9 +273,7 @@ def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarra
     return bounds
 
 
-def rounded_out(
-    env: Env, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
+def own_bounds(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Give a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does.
 
     Actions are then to be taken back to them, in their type.
@@ -284,7 +282,7 @@ def rounded_out(
     return (low, high) if beyond else None
 
 
-def taken_back(
+def clip_to_own(
     env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None
 ) -> np.ndarray:
     """Clip an action to the task's own bounds, if any, unless it is beyond those of `env`."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi.envs import LARGEST, UnstablePhysics, finite, is_of
+from esac_mpi.envs import LARGEST, UnstablePhysics, check_finite, is_of
 from esac_mpi.host.cooperative import LONGEST
 from esac_mpi.operators import kernels
 
@@ -142,7 +142,7 @@ class Stepped:
             raise
         self._steps += 1
         truncated = truncated or self._steps >= self.horizon
-        return finite(self, "observation", observation), reward, terminated, truncated
+        return check_finite(self, "observation", observation), reward, terminated, truncated
 
     @property
     def unstable(self) -> bool:

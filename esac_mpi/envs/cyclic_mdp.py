@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from esac_mpi.envs import finite
+from esac_mpi.envs import check_finite
 
 # id: reward of S2 -> S0, time limit [steps]
 RULES = {"CyclicMDP-v0": (1.0, 2000), "CyclicMDPRepo-v0": (2.0, math.inf)}
@@ -46,7 +46,9 @@ class CyclicMDP:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take the largest output's action; return observation, reward, terminated, truncated."""
-        clockwise = np.argmax(finite(self, "action", np.asarray(action, np.float32))) == CLOCKWISE
+        clockwise = (
+            np.argmax(check_finite(self, "action", np.asarray(action, np.float32))) == CLOCKWISE
+        )
         reward = self._rewards[self._state] if clockwise else -1.0
         if clockwise:
             self._state = (self._state + 1) % 3

@@ -12,11 +12,11 @@ from esac_mpi.envs import (
     NO_KWARGS,
     TaskError,
     action_bounds,
-    finite,
+    check_finite,
+    clip_to_own,
     import_mujoco,
     nearest,
-    rounded_out,
-    taken_back,
+    own_bounds,
     task_horizon,
     warning_counts,
 )
@@ -45,7 +45,7 @@ class DMControlEnv(Stepped):
             np.broadcast_to(action.maximum, action.shape),
         )
         self.low, self.high = action_bounds(id, *bounds)
-        self._own_bounds = rounded_out(self, *bounds)
+        self._own_bounds = own_bounds(self, *bounds)
         self.action_size = self.low.size
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
         # a float, and there is no public name; the last step is the first not below it
@@ -65,7 +65,7 @@ class DMControlEnv(Stepped):
         self._env.task.random.seed(seed)
         self._steps = 0
         try:
-            return finite(self, "observation", self._flat(self._env.reset().observation))
+            return check_finite(self, "observation", self._flat(self._env.reset().observation))
         except Exception as error:
             self._raise_known(error)
             raise
@@ -76,7 +76,7 @@ class DMControlEnv(Stepped):
         return [self._env, self._env.task]
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        timestep = self._env.step(taken_back(self, action, self._own_bounds))
+        timestep = self._env.step(clip_to_own(self, action, self._own_bounds))
         terminated = timestep.last() and timestep.discount == 0.0
         truncated = timestep.last() and not terminated
         return self._flat(timestep.observation), float(timestep.reward), terminated, truncated

@@ -27,11 +27,11 @@ from esac_mpi.envs import (
     OWN,
     TaskError,
     action_bounds,
-    finite,
+    check_finite,
+    clip_to_own,
     import_mujoco,
     nearest,
-    rounded_out,
-    taken_back,
+    own_bounds,
     task_horizon,
     warning_counts,
 )
@@ -73,7 +73,7 @@ class GymnasiumEnv(Stepped):
         self.horizon = task_horizon(id, limit or math.inf, horizon, REGISTERED)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
         self._own_bounds = (
-            rounded_out(self, space.low, space.high) if isinstance(space, Box) else None
+            own_bounds(self, space.low, space.high) if isinstance(space, Box) else None
         )
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
@@ -90,7 +90,7 @@ class GymnasiumEnv(Stepped):
         try:
             if self.closed_loop is not None and self.closed_loop.restart is not None:
                 self.closed_loop.restart(seed)
-                return finite(self, "observation", self.closed_loop.look())
+                return check_finite(self, "observation", self.closed_loop.look())
             observation, _ = self._env.reset(seed=seed)
         except (Exception, SystemExit) as error:
             self._raise_known(error)
@@ -101,7 +101,7 @@ class GymnasiumEnv(Stepped):
             flat = _flat(observation)
         except (TypeError, ValueError) as error:
             raise TaskError(f"{self.id}: its observation is no array: {error}") from error
-        return finite(self, "observation", flat)
+        return check_finite(self, "observation", flat)
 
     def close(self) -> None:
         """Let go of what the library's environment holds."""
@@ -149,14 +149,14 @@ class GymnasiumEnv(Stepped):
 
     def _native(self, action: np.ndarray) -> Any:
         """Convert an action to the library's: an array of its shape and type, or a choice."""
-        finite(self, "action", np.asarray(action, np.float32))
+        check_finite(self, "action", np.asarray(action, np.float32))
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        return taken_back(self, native, self._own_bounds)
+        return clip_to_own(self, native, self._own_bounds)
 
 
-def _imported(id: str) -> str:
+def _import_module(id: str) -> str:
     """Import the module of module:EnvId, without dm_control's warning on every rank; give EnvId."""
     module, _, name = id.rpartition(":")
     if module and module not in sys.modules:
@@ -169,12 +169,12 @@ def _imported(id: str) -> str:
 
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     try:
-        _imported(id)
+        _import_module(id)
         env: gymnasium.Env[Any, Any] = gymnasium.make(
             id, disable_env_checker=True, **deepcopy(dict(kwargs))
         )
     except gymnasium.error.UnregisteredEnv as error:
-        raise TaskError(f"Unknown task '{id}'. {_meant(id)}") from error
+        raise TaskError(f"Unknown task '{id}'. {_suggest(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         raise TaskError(
@@ -194,7 +194,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     return gymnasium.wrappers.FlattenObservation(env)
 
 
-def _meant(id: str) -> str:
+def _suggest(id: str) -> str:
     """Name the task that an unknown id may mean, of those that its module registers, if any."""
     module, colon, name = id.rpartition(":")
     if not module:

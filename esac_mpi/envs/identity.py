@@ -74,7 +74,7 @@ def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
                 yield prefix + name, repr(value).encode()
 
 
-def edited(env: Env) -> list[str]:
+def edited_modules(env: Env) -> list[str]:
     """Name a task's own modules whose files changed since this process first looked at them."""
     found = []
     for name, digest in _digests(env.id, getattr(env, "layers", [])).items():
@@ -110,12 +110,12 @@ def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
     while waiting - seen:
         name = min(waiting - seen)
         seen.add(name)
-        content = _own(name, packages)
+        content = _read_own(name, packages)
         if name == SCRIPT and content:
             own = [base for base in classes if base.__module__ == SCRIPT]
             content = "".join(sorted(map(_text, own))).encode()
         elif content:
-            waiting |= _imported(ast.parse(content), name)
+            waiting |= _imported_names(ast.parse(content), name)
         if content:
             found[name] = sha256(content).hexdigest()[:8]
     return found
@@ -135,7 +135,7 @@ def origin(spec: Any) -> str:
     return maker.partition(":")[0] if isinstance(maker, str) else getattr(maker, "__module__", "")
 
 
-def _own(name: str, packages: set[str]) -> bytes:
+def _read_own(name: str, packages: set[str]) -> bytes:
     """Read the file of a loaded module that is the user's own, or of `packages`; else nothing."""
     package, file = name.partition(".")[0], getattr(sys.modules.get(name), "__file__", None) or ""
     installed = {"site-packages", "dist-packages"} & set(Path(file).parts)
@@ -148,7 +148,7 @@ def _own(name: str, packages: set[str]) -> bytes:
         return b""
 
 
-def _imported(tree: ast.Module, name: str) -> set[str]:
+def _imported_names(tree: ast.Module, name: str) -> set[str]:
     """Name what a module may have imported: modules, and what may be modules or names in them."""
     module = sys.modules[name]
     package = name if hasattr(module, "__path__") else name.rpartition(".")[0]

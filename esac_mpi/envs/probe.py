@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from esac_mpi.envs import Env, TaskError, UnstablePhysics, telling
+from esac_mpi.envs import Env, TaskError, UnstablePhysics, translate_errors
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, generator, integer
 
@@ -39,14 +39,14 @@ def probe(env: Env) -> Probe:
     """
     env.not_finite = ""
     try:
-        with telling(env.id, "played"):
+        with translate_errors(env.id, "played"):
             return _probe(env)
     finally:
         env.not_finite = ""
 
 
 def _probe(env: Env) -> Probe:
-    with suppress(UnstablePhysics), process_state.kept():  # of one start state
+    with suppress(UnstablePhysics), process_state.preserve_state():  # of one start state
         size = env.reset(integer(0, Purpose.PROBE)).size
         if size != env.observation_size:
             raise TaskError(
@@ -55,7 +55,7 @@ def _probe(env: Env) -> Probe:
             )
     found, changes = list[dict[str, tuple[bytes, ...]]](), set[str]()
     for stretch in STRETCHES:
-        with process_state.kept() as changed:
+        with process_state.preserve_state() as changed:
             found.append(dict(zip(KINDS, zip(*_answers(env, *stretch), strict=True), strict=True)))
         changes = process_state.NEEDED & {*changed}
     if changes:

@@ -15,7 +15,7 @@ RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
-def speaks(environ: Mapping[str, str]) -> bool:
+def is_speaker(environ: Mapping[str, str]) -> bool:
     """Whether this process, of all that a launcher started, speaks for them before MPI does."""
     return all((environ.get(name) or "0") == "0" for name in RANKS)
 
@@ -28,11 +28,11 @@ def seconds_left(
     To be called before MPI starts, for it may run `squeue` or `qstat` (ask); processes of other
     ranks than 0 do not ask.
     """
-    if not speaks(environ):
+    if not is_speaker(environ):
         return math.inf
     ask = ask or _output
     end = _number(environ.get("SLURM_JOB_END_TIME", ""))
-    if end < math.inf and not stale(environ):
+    if end < math.inf and not is_stale(environ):
         start = _number(environ.get("SLURM_JOB_START_TIME", ""))
         # this node's clock may be behind
         return end - max(time.time(), start if start < end else 0.0)
@@ -53,13 +53,13 @@ def seconds_left(
     return math.inf
 
 
-def stale(environ: Mapping[str, str]) -> bool:
+def is_stale(environ: Mapping[str, str]) -> bool:
     """Tell whether SLURM_JOB_END_TIME is well past, so that it is another job's."""
     late = time.time() - _number(environ.get("SLURM_JOB_END_TIME", ""))
     return late >= (LATE if environ.get("SLURM_JOB_ID") else 0.0)
 
 
-def job(environ: Mapping[str, str]) -> str:
+def job_name(environ: Mapping[str, str]) -> str:
     """Return the name of this batch job, "" outside one."""
     return environ.get("SLURM_JOB_ID") or environ.get("PBS_JOBID", "")
 
@@ -75,12 +75,12 @@ def later_round(environ: Mapping[str, str], status: Mapping[str, object]) -> str
     requeued = environ.get("SLURM_JOB_ID") and _counts(environ, "SLURM_RESTART_COUNT")
     # one that cannot be read may be its own: a file system comes back later than the nodes
     unread = requeued and not status
-    if not job(environ) or (status.get("job") != job(environ) and not unread):
+    if not job_name(environ) or (status.get("job") != job_name(environ) and not unread):
         return ""
     if requeued:
         return f"SLURM_RESTART_COUNT={environ['SLURM_RESTART_COUNT']}"
     in_batch = environ.get("PBS_ENVIRONMENT") == "PBS_BATCH"  # somebody at a terminal means it
-    return f"{job(environ)} has been at this run before" if in_batch else ""
+    return f"{job_name(environ)} has been at this run before" if in_batch else ""
 
 
 def _counts(environ: Mapping[str, str], name: str) -> bool:

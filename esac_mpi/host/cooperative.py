@@ -52,7 +52,7 @@ def at_once(work: Callable[Given, Generator[object, None, Result]]) -> Callable[
     return done
 
 
-def reporting(
+def report(
     work: Generator[Part, None, Result], how: Callable[[Part, int], Report], every: int = 1
 ) -> Generator[Report, None, Result]:
     """Do the work; yield how(part, number) of a turn's last part, from 1; return what it comes to.
@@ -71,7 +71,7 @@ def reporting(
             turn.begin()
 
 
-def timing(
+def measure(
     work: Generator[Part, None, Result], spent: list[float]
 ) -> Generator[Part, None, Result]:
     """Do the work as it is, and add to `spent` the time of each of its parts [s]."""

@@ -32,6 +32,6 @@ def extension(name: str, interface: int) -> Any:
     return module
 
 
-def shipped() -> Path:
+def data_folder() -> Path:
     """Return the folder that configs/ and jobs/ are in: the checkout, or the installed package."""
     return checkout() or PACKAGE

@@ -107,14 +107,14 @@ def why_not_imported(error: Exception) -> str:
     return NO_MPI if "libmpi" in str(error) or "cannot load MPI library" in str(error) else ""
 
 
-def raised(error: BaseException) -> tuple[str, str]:
+def describe_error(error: BaseException) -> tuple[str, str]:
     """Return an error's kind and first line, and the line of code that raised it."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
     return said, f"{frame.filename}, line {frame.lineno}"
 
 
-def unread(path: object, error: OSError) -> Unreadable:
+def translate_error(path: object, error: OSError) -> Unreadable:
     """Translate a file system's error at reading: nothing to read, or that it is away."""
     if error.errno not in PASSING:
         return Unreadable(f"{path}: {error.strerror}")

@@ -41,12 +41,12 @@ def directory() -> str:
         return ""
 
 
-def nowhere() -> str:
+def deleted_directory() -> str:
     """Say that the current directory was deleted; "" where it is there."""
     return "" if directory() else "the current directory is there no longer: cd to one that is"
 
 
-def called(name: str) -> str:
+def call_of(name: str) -> str:
     """Write the words that call a command: by its path where PATH does not lead to it."""
     python = Path(sys.executable)
     script = python.with_name(SCRIPT)

@@ -24,7 +24,7 @@ LONGEST = 300.0
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def preserve_log() -> Iterator[None]:
     """Put back where messages went and how stdout takes them; close the files appended to."""
     handlers, stdout = logger.handlers[:], sys.stdout
     propagate, level = logger.propagate, logger.level

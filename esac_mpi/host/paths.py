@@ -9,12 +9,12 @@ from pathlib import Path
 Kind = Callable[[str], Exception]  # of the error for a path that names no place
 
 
-def given(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
+def read_path(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
     """Read a path that a person gives; also as argparse's `type`. Raises an error of this kind."""
-    return Path(expanded(text, kind))
+    return Path(expand_home(text, kind))
 
 
-def expanded(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
+def expand_home(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
     """Expand a leading ~ or ~user, and change nothing else. Raises an error of this kind.
 
     What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves

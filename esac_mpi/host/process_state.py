@@ -69,7 +69,7 @@ def handlers() -> dict[int, tuple[Any, bytes]]:
     return found
 
 
-def handle(was: dict[int, tuple[Any, bytes]]) -> None:
+def set_handlers(was: dict[int, tuple[Any, bytes]]) -> None:
     """Let signals have these handlers again; only the main thread can."""
     now = handlers() if threading.current_thread() is threading.main_thread() else was
     for number, (handler, _) in was.items():
@@ -89,7 +89,7 @@ def set_variables(was: dict[str, str]) -> None:
     os.environ.update(was)
 
 
-def search(was: list[str]) -> None:
+def set_search_path(was: list[str]) -> None:
     """Let modules be looked for where they were, and after that where a task has them."""
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
@@ -105,7 +105,7 @@ def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
     return logging.root.manager.disable, found
 
 
-def log(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
+def set_loggers(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
     """Let messages go where they went."""
     logging.disable(was[0])
     before = {each: (disabled, propagate, level) for each, disabled, propagate, level in was[1]}
@@ -121,7 +121,7 @@ def libm(name: str, *given: Any) -> int:
     return 0
 
 
-def calculate(was: tuple[int, bool]) -> None:
+def reset_arithmetic(was: tuple[int, bool]) -> None:
     """Let arithmetic be the plain one again."""
     if was == PLAIN:
         libm("fesetenv", ctypes.c_void_p(-1))  # FE_DFL_ENV
@@ -163,17 +163,17 @@ def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
 LIGHT = {  # takes microseconds
     "the current directory": Part(directory, lambda was: os.chdir(was) if was else None),
     "the umask": Part(umask, os.umask),
-    "handlers of signals": Part(handlers, handle),
+    "handlers of signals": Part(handlers, set_handlers),
     "blocked signals": Part(
         lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)
     ),
     "environment variables": Part(variables, set_variables),
     "sys.argv": Part(lambda: sys.argv[:], lambda was: setattr(sys, "argv", was)),
-    "sys.path": Part(lambda: sys.path[:], search),
+    "sys.path": Part(lambda: sys.path[:], set_search_path),
     "filters of warnings": Part(
         lambda: [*warnings.filters], lambda was: setattr(warnings, "filters", was)
     ),
-    "loggers": Part(loggers, log),
+    "loggers": Part(loggers, set_loggers),
     "numpy's errors": Part(np.geterr, lambda was: np.seterr(**was)),
 }  # fmt: skip
 BITS = {  # that decide what a run computes
@@ -182,7 +182,7 @@ BITS = {  # that decide what a run computes
     ),
     # how this thread rounds, and whether it has subnormals: a library built for speed has none
     "how numbers are rounded": Part(
-        lambda: (libm("fegetround"), sys.float_info.min / 2 > 0), calculate
+        lambda: (libm("fegetround"), sys.float_info.min / 2 > 0), reset_arithmetic
     ),
     "the threads of BLAS": Part(blas, set_blas),
     "torch's settings": Part(torch, set_torch),
@@ -192,7 +192,7 @@ NEEDED = {"handlers of signals", "blocked signals", *BITS}
 
 
 @contextmanager
-def kept(wholly: bool = True) -> Iterator[list[str]]:
+def preserve_state(wholly: bool = True) -> Iterator[list[str]]:
     """Put back what is changed meanwhile; the list that is yielded has, after that, what it was.
 
     wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes
@@ -202,7 +202,7 @@ def kept(wholly: bool = True) -> Iterator[list[str]]:
     parts = {**LIGHT, **BITS} if wholly else LIGHT
     before = {name: part.found() for name, part in parts.items()}
     try:
-        with streams.kept():
+        with streams.preserve_streams():
             yield changed
     finally:
         end_child(process)

@@ -38,7 +38,7 @@ def moved_from(path: Path) -> Path:
     return Path(re.sub(r"\.old-\d+$", "", str(path)))
 
 
-def sees(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
+def holds(path: Path, content: bytes, clock: Callable[[], float], patience: float = 5.0) -> bool:
     """Whether a file has this content, now or soon: a network file system may take a moment."""
     end = clock() + patience
     while clock() < end:

@@ -20,7 +20,7 @@ LONGEST = 1e8  # of a timer [s]
 AGAIN = 0.1  # time between two alarms of what is overdue [s]: one can be lost in a destructor
 
 
-def asking() -> tuple[int, ...]:
+def stop_signals() -> tuple[int, ...]:
     """List the signals that ask to stop: of WARNINGS those that nobody around us has set."""
     return (*SIGNALS, *(number for number in WARNINGS if _is_free(signal.getsignal(number))))
 
@@ -64,7 +64,7 @@ class Stop:
     def listen(self, last: Callable[[], None] | None = None) -> None:
         """Take the signals over, in the main thread. last: what a third one does, not abort."""
         self._abort = last or self._abort
-        handlers = dict.fromkeys(asking(), self._hear) | {signal.SIGALRM: self._alarm}
+        handlers = dict.fromkeys(stop_signals(), self._hear) | {signal.SIGALRM: self._alarm}
         for number, handler in handlers.items():
             self._before[number] = signal.signal(number, handler)
 

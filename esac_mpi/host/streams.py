@@ -61,7 +61,7 @@ def answer_alone(wanted: bool = True) -> Iterator[Callable[[str], object]]:
     if not wanted:
         yield lambda text: print(text, flush=True)
         return
-    with kept(), ExitStack() as opened:
+    with preserve_streams(), ExitStack() as opened:
         answers = sys.stdout
         with suppress(OSError, ValueError):  # of a notebook, whose stdout is no file
             answers = open(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")  # noqa: SIM115
@@ -88,7 +88,7 @@ def _close(stream: Any) -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def preserve_streams() -> Iterator[None]:
     """Put the streams back: the files behind them, and Python's objects, opened again if closed."""
     streams = {name: getattr(sys, name) for name in NAMES}
     copies = {}

@@ -25,7 +25,7 @@ def limit_program() -> None:
 
 
 @contextmanager
-def one_each() -> Iterator[bool]:
+def single_threaded() -> Iterator[bool]:
     """Let every OpenBLAS and torch have one thread, loaded now or later; put back what they had.
 
     Yields whether that is known to hold of the BLAS: another one keeps its number.

@@ -19,10 +19,10 @@ import numpy as np
 from esac_mpi.config import Config
 from esac_mpi.host.errors import INSTALL
 from esac_mpi.host.stop import EndsRun
-from esac_mpi.learners.cpu import NoDevice, prepare, settled
+from esac_mpi.learners.cpu import NoDevice, prepare, resolve_auto
 from esac_mpi.operators.policy import Layout
 
-__all__ = ["NoDevice", "prepare", "settled"]  # from cpu.py
+__all__ = ["NoDevice", "prepare", "resolve_auto"]  # from cpu.py
 
 
 class NotInstalled(Exception):

@@ -25,7 +25,7 @@ from esac_mpi.operators.policy import Layer, Layout, Normaliser
 from esac_mpi.play.learner_phases import Phase, Steps
 
 
-def fitted(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def fit(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return another learner's arrays of one's own names. Raises ValueError: missing, misshapen."""
     for name, array in own.items():
         if name not in saved:
@@ -60,7 +60,7 @@ class Learner(contracts.Learner):
         table = start.config.learner
         torch.set_num_threads(table.threads)
         self.device = gpu.choose(table)
-        self.device_name = gpu.named(self.device, table.kernels)
+        self.device_name = gpu.device_name(self.device, table.kernels)
         self.seed, self.options = start.config.seed, options
 
     def phase(self, *arguments: Any, **more: Any) -> Phase:
@@ -150,7 +150,7 @@ class GradientLearner(Learner):
                 "and what updates draw"
             )
             # which a capture makes, and lets go of
-            copies = sum(tensor.nbytes for tensor in self.kept())
+            copies = sum(tensor.nbytes for tensor in self.carried())
             gpu.refuse_too_large(Chunks.bytes(self) + copies, what)
             self.chunks = Chunks(self, gpu.Cuda())
 
@@ -159,7 +159,7 @@ class GradientLearner(Learner):
         made, lists = self.adam["critic"].steps + 1, self.update.lists
         return lists if made % self.update.delay == 0 else lists[:1]
 
-    def kept(self) -> list[Tensor]:
+    def carried(self) -> list[Tensor]:
         """List what an update changes and a later one starts from."""
         adams = self.adam.values()
         stepped = [t for each in adams for t in (each.values, each.moment1, each.moment2)]
@@ -262,7 +262,7 @@ class GradientLearner(Learner):
         first, stop = self.env_steps, self.env_steps + steps
         actor = self.actor.numpy()
         while self.env_steps < stop or (len(returns) < episodes and not cut):
-            start = training.started(env, self.seed, k, returns, limit=stop)
+            start = training.start_episode(env, self.seed, k, returns, limit=stop)
             if start is None:
                 continue
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps
@@ -315,7 +315,7 @@ class GradientLearner(Learner):
     def _updates_due(self, since: int) -> int:
         """Count the updates that the training steps after `since` and start_steps call for."""
         first, rate = self.options.start_steps, self.options.updates_per_step
-        return training.due(rate, max(since, first), max(self.env_steps, first))
+        return training.count_due(rate, max(since, first), max(self.env_steps, first))
 
     def _learn(self, since: int, random: Streams) -> Generator[int, None, int]:
         """Make the updates due for the steps after `since`, a part at a time; return their number.
@@ -365,7 +365,7 @@ class GradientLearner(Learner):
         self, saved: Mapping[str, np.ndarray], before: configuration.Config
     ) -> dict[str, np.ndarray]:
         """Pick what `load` takes of another run's learner. Raises ValueError, naming misfits."""
-        return fitted(self.arrays(), saved)
+        return fit(self.arrays(), saved)
 
     def check_finite(self) -> None:
         """Raise LearnerNotFinite unless all parameters and the phase's summed losses are finite."""

@@ -43,7 +43,7 @@ class Learner(Protocol):
     def due(self) -> Due:
         """List the parts of the next update."""
 
-    def kept(self) -> list[Tensor]:
+    def carried(self) -> list[Tensor]:
         """List what an update changes and a later one starts from."""
 
 
@@ -193,7 +193,7 @@ class Chunks:
     def _capture(self, launches: list[tuple[Due, ...]]) -> None:
         """Capture what is not yet, when the device has caught up; leave no trace of it."""
         self._inputs[0].zero_()  # done with; a ring that is smaller now may lack such places
-        kept = [(tensor, tensor.clone()) for tensor in (*self._learner.kept(), self._at)]
+        kept = [(tensor, tensor.clone()) for tensor in (*self._learner.carried(), self._at)]
         for together in launches:
             if (key := self._key(together)) in self._graphs:
                 continue
@@ -218,7 +218,7 @@ class Chunks:
         for all_of_them, one in zip(self._inputs, self._taken, strict=True):
             do.note(torch.index_select, all_of_them, 0, self._at, out=one[None])
         do.note(torch.index_select, self._mirror.rows, 0, self._where, out=batch.tensor)
-        do.note(batch.arrived)
+        do.note(batch.finish)
         do.note(self._at.add_, 1)
         return do
 

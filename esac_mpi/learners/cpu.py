@@ -29,7 +29,7 @@ class NoDevice(Exception):
     """The device, or the kernels, that the configuration names are not there."""
 
 
-def settled(config: Config, learner: str) -> Config:
+def resolve_auto(config: Config, learner: str) -> Config:
     """The configuration with what "auto" means on this machine. learner: a key of LEARNERS."""
     kernels = config.learner.kernels
     if kernels == "auto":
@@ -43,7 +43,7 @@ def prepare(config: Config, learner: str) -> Config:
 
     Returns it settled. Raises NoDevice.
     """
-    config = settled(config, learner)
+    config = resolve_auto(config, learner)
     kernels = config.learner.kernels
     if why := why_not(config, learner):
         raise NoDevice(f"learner.kernels = {kernels}: {why}")

@@ -105,13 +105,13 @@ def choose(options: config.Learner) -> torch.device:
                 f"{VARIABLE} = {workspace}: bits would not repeat; "
                 f"unset it, or take {' or '.join(REPEATING)}"
             )
-        return _taken(found, options)
+        return _take_device(found, options)
     if options.precision == "tf32":
         raise NoDevice("learner.precision = tf32: a CPU has no such products; take fp32, or a GPU")
     return found
 
 
-def _taken(found: torch.device, options: config.Learner) -> torch.device:
+def _take_device(found: torch.device, options: config.Learner) -> torch.device:
     """Return the GPU with its number, as the current device of this process."""
     number, count = found.index or 0, torch.cuda.device_count()
     seen = f"learner.device = {options.device}: torch sees {count} GPU(s) on rank 0's host"
@@ -125,7 +125,7 @@ def _taken(found: torch.device, options: config.Learner) -> torch.device:
             probe()
     except (RuntimeError, AssertionError) as error:
         remedy = next((REMEDIES[part] for part in REMEDIES if part in str(error)), REMEDY)
-        raise NoDevice(f"{seen}: {sentence(error)}; {remedy}") from error
+        raise NoDevice(f"{seen}: {first_sentence(error)}; {remedy}") from error
     if number >= count:
         raise NoDevice(f"{seen}; {REMEDY}")
     return torch.device("cuda", number)
@@ -195,14 +195,14 @@ def refuse_too_large(need: int, what: str) -> None:
 
 def no_room(error: Exception) -> NoDevice:
     """Return the error for a device that had no room for networks and buffers."""
-    reason = sentence(error, 2)  # the second one has the bytes
+    reason = first_sentence(error, 2)  # the second one has the bytes
     return NoDevice(
         f"no room on the GPU for networks and buffers: {reason}: "
         "lower policy.hidden or the batch size"
     )
 
 
-def named(device: torch.device, kernels: str = "torch") -> str:
+def device_name(device: torch.device, kernels: str = "torch") -> str:
     """Return a device's name for the run file, with what its bits depend on.
 
     Model, how much of it, CUDA, the workspace. kernels: of a CPU.
@@ -216,6 +216,6 @@ def named(device: torch.device, kernels: str = "torch") -> str:
     return f"{device.type} ({described}, cuBLAS {os.environ.get(VARIABLE, '')})"
 
 
-def sentence(error: Exception, count: int = 1) -> str:
+def first_sentence(error: Exception, count: int = 1) -> str:
     """Return the first sentence of what a library said, or as many of its first line."""
     return ". ".join(str(error).strip().partition("\n")[0].split(". ")[:count]).rstrip(".")

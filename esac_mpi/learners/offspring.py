@@ -57,7 +57,7 @@ class Actor:
         self._buffers.backward(do, self.network, states, delta)
 
 
-def preferred(
+def choose_better(
     judge: Judge, states: np.ndarray, first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
     """Choose in each state [n, o] of two actions [n, a] the one judged better, or the second."""
@@ -117,7 +117,7 @@ class GeneticOperators:
         self._judge.load(critic)
         with one_thread():
             acted = [self.actions(parent, states) for parent in parents]
-            wanted = preferred(self._judge, states, *acted)
+            wanted = choose_better(self._judge, states, *acted)
             table = torch.from_numpy(np.concatenate([states, wanted], 1, dtype=np.float32))
             actor, rows = self._actor(start, batch), torch.zeros(batch, table.shape[1])
             step = imitation(actor, rows, erl.lr_distillation)

@@ -64,11 +64,11 @@ class PPO(Learner):
         """Draw the weights, but take an initial actor that is not zeros; no use for the reserve."""
         config, layout, discrete = start.config, start.layout, start.discrete
         super().__init__(start, config.ppo)
-        self.device_name = gpu.named(self.device)  # without kernels of ours
+        self.device_name = gpu.device_name(self.device)  # without kernels of ours
         self._rewards = RewardScale() if config.ppo.reward_normalisation else None
         self._argmax = discrete and config.ppo.action == "gaussian_argmax"
         self._categorical = discrete and not self._argmax
-        self._model = self._made(config, layout)
+        self._model = self._make_library_ppo(config, layout)
         self._choices = 2 * np.eye(layout.sizes[-1], dtype=np.float32) - 1
         policy = self._model.policy
         self._heads = {
@@ -95,7 +95,7 @@ class PPO(Learner):
         for parameter in self._parts["actor"][len(tensors) - 2 : len(tensors)]:
             parameter.data.div_(self._scale)
 
-    def _made(self, config: Config, layout: Layout) -> Any:
+    def _make_library_ppo(self, config: Config, layout: Layout) -> Any:
         """Return the library's PPO for tasks of this layout, without an environment."""
         options, (o, *hidden, a) = self.options, layout.sizes
         activation = torch.nn.ReLU if config.policy.activation == "relu" else torch.nn.Tanh
@@ -223,8 +223,8 @@ class PPO(Learner):
         # the library draws from torch's own generators, which others may use too
         random = self._generators()
         for _ in range(steps):
-            episode = self._episode = self._episode or self._started(env, k, steps, returns)
-            observation = self._standardised(episode.observation)[None].copy()
+            episode = self._episode = self._episode or self._start_episode(env, k, steps, returns)
+            observation = self._standardise(episode.observation)[None].copy()
             if self.seen is not None:
                 count_in(self.seen, episode.observation)
             self._draw_on(random)
@@ -236,16 +236,16 @@ class PPO(Learner):
             answer = transition(env, action)
             if answer is None:
                 if not start and rows:
-                    rows[-1] = rows[-1]._replace(reward=self._bootstrapped(rows[-1].reward, value))
+                    rows[-1] = rows[-1]._replace(reward=self._bootstrap(rows[-1].reward, value))
                 episode.episodic_return, ended = math.nan, True
             else:
                 episode.observation, reward, terminated, truncated = answer
                 episode.actions.append(action)
                 episode.earn(reward, self.options.gamma)
                 if self._rewards is not None:
-                    reward = self._rewards.divided(reward, episode)
+                    reward = self._rewards.scale(reward, episode)
                 if truncated and not terminated:
-                    reward = self._bootstrapped(reward, self._value(episode.observation))
+                    reward = self._bootstrap(reward, self._value(episode.observation))
                 rows.append(Row(observation, drawn.reshape(1, -1), reward, start, value, log_prob))
                 ended = terminated or truncated
             if ended:
@@ -254,10 +254,12 @@ class PPO(Learner):
             yield False
         return rows
 
-    def _started(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
+    def _start_episode(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
         """Return a new episode."""
         while (
-            start := training.started(env, self.seed, k, returns, limit=self.env_steps + steps)
+            start := training.start_episode(
+                env, self.seed, k, returns, limit=self.env_steps + steps
+            )
         ) is None:
             pass
         return Episode(start[0], env, observation=start[1])
@@ -273,14 +275,14 @@ class PPO(Learner):
     def _value(self, observation: np.ndarray) -> torch.Tensor:
         """Estimate the value of an observation [o] by the critic, [1, 1]."""
         with torch.no_grad():
-            seen = self._standardised(observation)[None]
+            seen = self._standardise(observation)[None]
             return self._model.policy.predict_values(torch.as_tensor(seen, device=self.device))
 
-    def _standardised(self, observation: np.ndarray) -> np.ndarray:
+    def _standardise(self, observation: np.ndarray) -> np.ndarray:
         """Return an observation [o] as this phase sees it."""
         return observation if self.normaliser is None else self.normaliser(observation)
 
-    def _bootstrapped(self, reward: float, value: torch.Tensor) -> float:
+    def _bootstrap(self, reward: float, value: torch.Tensor) -> float:
         """Return a reward plus the discounted value [1, 1] after it, in float32 as the library."""
         return float(np.float32(reward) + np.float32((self.options.gamma * value).item()))
 
@@ -349,7 +351,7 @@ class PPO(Learner):
             if getattr(before.ppo, name) != getattr(self.options, name):
                 raise ValueError(f"{name} was another")
         episode = {name: own[name] for name in own if name.startswith("episode")}
-        return base.fitted(own, {**saved, **episode})
+        return base.fit(own, {**saved, **episode})
 
     def check_finite(self, losses: Mapping[str, float] | None = None) -> None:
         """Raise LearnerNotFinite unless the parameters and a phase's losses are finite."""

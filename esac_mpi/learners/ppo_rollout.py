@@ -50,7 +50,7 @@ class RewardScale:
     def __init__(self) -> None:
         self._spread = RunningMeanStd()
 
-    def divided(self, reward: float, episode: Episode) -> float:
+    def scale(self, reward: float, episode: Episode) -> float:
         """Scale an episode's newest reward, after counting its step; clipped to [-10, 10]."""
         self._spread.update(np.array([episode.discounted]))
         return float(np.clip(reward / np.sqrt(self._spread.var + LEAST), -MOST, MOST))

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from esac_mpi.play.transitions import columns, joined, read_ring, width, write_ring
+from esac_mpi.play.transitions import columns, join, read_ring, width, write_ring
 
 
 class Replay:
@@ -62,7 +62,7 @@ class Replay:
         Raises RuntimeError if it would overwrite what is held.
         """
         self._spare_held(1)
-        row = joined(observation, action, reward, terminated, next_observation)
+        row = join(observation, action, reward, terminated, next_observation)
         self._rows[self.added % len(self._rows)] = row
         self.added += 1
 

@@ -93,7 +93,7 @@ class SAC(GradientLearner):
 
     def _updates_due(self, since: int) -> int:
         """Count the updates that the training steps after `since` call for."""
-        return training.due(self.options.updates_per_step, since, self.env_steps)
+        return training.count_due(self.options.updates_per_step, since, self.env_steps)
 
     def _load(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take over what `arrays` returned, and the temperature by its logarithm."""
@@ -101,9 +101,9 @@ class SAC(GradientLearner):
         if "log_temperature" in self.adam:
             torch.exp(self.adam["log_temperature"].values, out=self.temperature)
 
-    def kept(self) -> list[Tensor]:
+    def carried(self) -> list[Tensor]:
         """List what an update changes and a later one starts from: the temperature, too."""
-        return [*super().kept(), self.temperature]
+        return [*super().carried(), self.temperature]
 
     def fitting(
         self, saved: Mapping[str, np.ndarray], before: configuration.Config

@@ -23,7 +23,7 @@ def streams(seed: int, k: int) -> Streams:
     return Streams(*(generator(seed, Purpose.LEARNER, k, member) for member in range(3)))
 
 
-def started(
+def start_episode(
     env: Env, seed: int, k: int, returns: list[float], limit: int
 ) -> tuple[int, np.ndarray] | None:
     """Start the next episode of phase k; return its seed and first observation.
@@ -42,6 +42,6 @@ def started(
         return None
 
 
-def due(rate: float, since: int, now: int) -> int:
+def count_due(rate: float, since: int, now: int) -> int:
     """Count updates due for training steps after `since`; no fraction is lost between phases."""
     return round(exact(rate) * now) - round(exact(rate) * since)

@@ -80,9 +80,9 @@ class Batch:
     def move(self) -> None:
         """Bring the rows over."""
         self._upload.move()
-        self.arrived()
+        self.finish()
 
-    def arrived(self) -> None:
+    def finish(self) -> None:
         """Standardise the rows that have come, if so."""
         if self.standardised:
             mean, std, low, high = self._standard

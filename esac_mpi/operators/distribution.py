@@ -48,7 +48,7 @@ def slot_and_sign(individual: int, n: int, mirrored: bool) -> tuple[int, int]:
     return individual, 1
 
 
-def sampled(gaussian: Gaussian, epsilon: np.ndarray, sign: int = 1) -> np.ndarray:
+def sample(gaussian: Gaussian, epsilon: np.ndarray, sign: int = 1) -> np.ndarray:
     """Return the individual mean + sign * sqrt(variance) * epsilon, float32 [size]."""
     return gaussian.mean + np.float32(sign) * np.sqrt(gaussian.variance) * epsilon
 
@@ -105,7 +105,7 @@ def ring_elites(fitness: np.ndarray, arrivals: int, count: int) -> np.ndarray:
     return select_winners(fitness, count) if arrivals >= fitness.size else np.zeros(0, np.int64)
 
 
-def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor: float) -> Gaussian:
+def move(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor: float) -> Gaussian:
     """Move the distribution by the arrival of one individual [size]: Eqs. (4) and (11).
 
     p: how far the mean moves to it, negative for away from it; n: of how many its weight in the
@@ -123,7 +123,7 @@ def moved(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor:
     return Gaussian(mean, np.maximum(variance, np.float32(floor)))
 
 
-def scaled(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
+def scale_variance(gaussian: Gaussian, factor: float, floor: float) -> Gaussian:
     """Scale the variance by `factor`, but not below `floor`; a factor of 1 changes nothing."""
     if factor == 1:
         return gaussian
@@ -160,7 +160,7 @@ def mix(n: int, old: np.ndarray, candidates: np.ndarray, random: np.random.Gener
     return Mixing(kept, np.concatenate([drawn, np.arange(len(old), len(old) + rest)]))
 
 
-def renewed(chosen: Mixing, random: np.random.Generator) -> Mixing:
+def replace_one(chosen: Mixing, random: np.random.Generator) -> Mixing:
     """Replace one, by chance, with a new candidate where all old individuals would stay. Ours.
 
     Else the distribution would see the same individuals again, and less and less of its variance,

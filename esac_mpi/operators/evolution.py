@@ -92,7 +92,7 @@ def slot_offsets(shaped: np.ndarray, pairs: bool) -> np.ndarray:
     return (shaped[0::2] + shaped[1::2] if pairs else shaped).astype(np.float32)
 
 
-def clipped_to_noise(squares: np.ndarray, d: int) -> np.ndarray:
+def clip_to_noise(squares: np.ndarray, d: int) -> np.ndarray:
     """Clip displacements of squared norms [n] to sqrt(d), epsilon's usual norm: factors [n]."""
     return np.sqrt(d / np.maximum(squares, d))
 
@@ -166,7 +166,7 @@ def one_fifth(sigma: float, share: float) -> float:
     return sigma * math.exp(FIFTH_RATE * (share - 0.2) / 0.8)
 
 
-def adapted(sigma: float, first: float, members: np.ndarray, centre: np.ndarray) -> float:
+def adapt_sigma(sigma: float, first: float, members: np.ndarray, centre: np.ndarray) -> float:
     """Adapt sigma by the one-fifth rule, in its span; kept if theta_es has a return not finite.
 
     first: sigma(1). members, centre: returns of members around theta_es and of its own episodes.

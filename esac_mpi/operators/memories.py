@@ -41,7 +41,7 @@ class Memory(NamedTuple):
     ages: np.ndarray  # int64 [kappa]
 
 
-def blank(capacity: int, width: int) -> Memory:
+def make_empty(capacity: int, width: int) -> Memory:
     """Return a memory without transitions."""
     return Memory(np.zeros((capacity, width), np.float32), np.full(capacity, EMPTY))
 
@@ -84,7 +84,7 @@ def remember(memory: Memory, new: np.ndarray, first_age: int, out: Memory) -> No
     They are numbered first_age, first_age + 1, ...; the newest kappa stay.
     """
     skipped = max(len(new) - len(out.ages), 0)
-    kept = newest(memory, max(len(out.ages) - len(new), 0))
+    kept = select_newest(memory, max(len(out.ages) - len(new), 0))
     ages = np.arange(first_age + skipped, first_age + len(new))
     _write(out, np.concatenate([kept.rows, new[skipped:]]), np.concatenate([kept.ages, ages]))
 
@@ -97,20 +97,20 @@ def inherit(
     All of a parent's where it has fewer. They are merged by age, the first parent's before the
     second's of the same age; `random` shuffles them instead.
     """
-    halves = [newest(parent, len(out.ages) // 2) for parent in (first, second)]
+    halves = [select_newest(parent, len(out.ages) // 2) for parent in (first, second)]
     rows, ages = (np.concatenate(parts) for parts in zip(*halves, strict=True))
     order = np.argsort(ages, kind="stable") if random is None else random.permutation(len(ages))
     _write(out, rows[order], ages[order])
 
 
-def newest(memory: Memory, count: int) -> Memory:
+def select_newest(memory: Memory, count: int) -> Memory:
     """Return the newest `count` transitions of a memory as views, all where there are fewer."""
     held = size(memory)
     part = slice(max(held - count, 0), held)
     return Memory(memory.rows[part], memory.ages[part])
 
 
-def lost(memory: Memory, replay: Replay) -> np.ndarray:
+def collect_lost(memory: Memory, replay: Replay) -> np.ndarray:
     """Collect the rows that a replay holds no more, each once, by age, float32 [n, width].
 
     memory: one, or several in arrays [..., kappa, width] and [..., kappa].
@@ -122,7 +122,7 @@ def lost(memory: Memory, replay: Replay) -> np.ndarray:
 
 
 def refill(memory: Memory, lost: np.ndarray, replay: Replay) -> None:
-    """Write the rows of one or several memories by age: those that `lost` gave, and the replay's.
+    """Write the rows of one or several memories by age: `collect_lost`'s and the replay's.
 
     Raises ValueError if these are not all of them.
     """

@@ -1,7 +1,7 @@
 """What AES-RL makes of one arrival: the mean's move, its weight in the variance, who is trained.
 
 Source: AES-RL (Lee et al. 2020), whose equations the lines name, and its public code. Numbers
-alone; `distribution.moved` does what they say. f_z is an individual's fitness, f_mean that of the
+alone; `distribution.move` does what they say. f_z is an individual's fitness, f_mean that of the
 mean, larger is better. Where we differ:
 
 - p_positive and p_negative, which the paper gives to (6), (8) and (10), weigh (9) too; (9) as
@@ -129,7 +129,7 @@ def p_rl(n_rl: int, n_es: int, gain: float, desired: float) -> float:
     return min(max(-gain * (n_rl / (n_rl + n_es) - desired) + 0.5, 0.0), 1.0)
 
 
-def settled(gain: float, desired: float) -> float:
+def settled_share(gain: float, desired: float) -> float:
     """Return the share of trained individuals at which p_rl is that share, where it settles."""
     return (gain * desired + 0.5) / (gain + 1)
 

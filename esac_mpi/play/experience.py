@@ -10,7 +10,7 @@ from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.play.params import Row
 from esac_mpi.play.rollout import Board, explore
-from esac_mpi.play.transitions import packed, packed_size, unpacked
+from esac_mpi.play.transitions import pack, packed_size, unpack
 
 # of a row; then its own numbers, then transitions
 RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(6)
@@ -90,7 +90,7 @@ def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> 
         played, row[HEAD:end] = playing(i)
         row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:], len(played.rows)
         if crew.width:
-            row[end:] = packed(played.rows, crew.steps)
+            row[end:] = pack(played.rows, crew.steps)
         row[SECONDS] = world.clock() - start
         return row
 
@@ -102,7 +102,7 @@ def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> 
         unstable=int(table[:, UNSTABLE].sum()),
         counts=table[:, TRANSITIONS].astype(np.int64),
         own=table[:, HEAD:end],
-        rows=lambda i: unpacked(table[i, end:], crew.width),
+        rows=lambda i: unpack(table[i, end:], crew.width),
         timing={
             "busy_seconds": busy,
             "member_seconds": np.where(expected > 0, table[:, SECONDS], np.nan),

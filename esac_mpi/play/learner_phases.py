@@ -171,10 +171,10 @@ def finish(world: World) -> tuple[Phase, np.ndarray, dict[str, float]]:
 
     numbers, busy = world.at_root(end, Phase.SIZE)
     world.end_background()
-    return Phase.of(numbers), busy, spent(flight)
+    return Phase.of(numbers), busy, timing_columns(flight)
 
 
-def spent(flight: Flight | None) -> dict[str, float]:
+def timing_columns(flight: Flight | None) -> dict[str, float]:
     """Return the timing columns of a phase, nan without one."""
     seconds, updating = (flight.seconds, flight.updating) if flight else (np.nan, np.nan)
     return {"seconds_phase": seconds, "seconds_updates": updating}
@@ -201,7 +201,7 @@ def count(phase: Phase, counters: Counters, learner: Learner | None) -> None:
     counters.learner_phases += 1
 
 
-def seen(world: World, learner: Learner | None) -> np.ndarray:
+def share_observations(world: World, learner: Learner | None) -> np.ndarray:
     """Share with all ranks the sums over the ended phase's observations, float64 [3, o]."""
     return world.from_root(learner.seen if learner is not None else None)
 
@@ -226,7 +226,7 @@ def one_phase(
     phase, busy, seconds = finish(world)
     enter(phase, world, state.counters, theta, learner)
     if sums is not None:
-        state.observation_sums = sums + seen(world, learner)
+        state.observation_sums = sums + share_observations(world, learner)
     state.generation = k
     state.counters.nominal_steps += phase.env_steps
     row = {"theta_norm": float(np.sqrt(np.square(theta, dtype=np.float64).sum()))}

@@ -142,7 +142,7 @@ def evaluate_population(
             perturb(params, policy, k, slot, now.state.parent(slot), sign, sigmas[slot])
         made = world.clock()
         what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
-        with rollout.noted(f"in generation {k}, {what} (seed {params.config.seed})"):
+        with rollout.note_origin(f"in generation {k}, {what} (seed {params.config.seed})"):
             if i < n:
                 sums = np.zeros((3, observation)) if digits.size else None
                 row = play_member(now, table, i, policy, cap, sums)
@@ -167,7 +167,7 @@ def evaluate_population(
             "lower sigma"
         )
     own = results[:, at.observation_sums]
-    seen = accumulator.value(world.total(digits)) if digits.size else summed(own, observation)
+    seen = accumulator.value(world.total(digits)) if digits.size else add_up(own, observation)
     timing = {
         "busy_seconds": busy,
         "member_seconds": results[:, at.seconds],
@@ -259,7 +259,7 @@ def play_member(
     watch = partial(count_in, sums) if sums.size else None
     for number in range(episodes):
         seed = episode_seed(now.params, table, now.k, i, number)
-        disturb = disturbance(now.params, table, now.k, i, number, policy)
+        disturb = make_disturbance(now.params, table, now.k, i, number, policy)
         episode = play(now.env, policy, seed, watch, cap, disturb, table.shift)
         row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
@@ -288,7 +288,7 @@ def play_again(
     recorder, total, steps = Recorder(now.env, table.fitness_episodes * params.horizon), 0.0, 0
     for number in range(table.fitness_episodes):
         seed = episode_seed(params, table, k, i, number)
-        disturb = disturbance(params, table, k, i, number, policy)
+        disturb = make_disturbance(params, table, k, i, number, policy)
         episode = yield from rollout.playing(recorder, policy, seed, None, cap, disturb)
         total += episode.episodic_return
         steps += episode.episodic_length
@@ -315,7 +315,7 @@ def play_trial(
     return row
 
 
-def summed(sums: np.ndarray, observation: int) -> np.ndarray:
+def add_up(sums: np.ndarray, observation: int) -> np.ndarray:
     """Add up members' sums [n, 3 observation] in member order, float64 [3, observation]."""
     if not sums.size:
         return np.zeros((3, observation))
@@ -335,20 +335,20 @@ def mean_length(table: Evolution, mean: float, population: Population) -> float:
 
 def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int = 0) -> int:
     """Return the seed of an episode of member i of generation k."""
-    return noise.integer(params.config.seed, Purpose.EPISODE, k, player(table, i), number)
+    return noise.integer(params.config.seed, Purpose.EPISODE, k, address_of(table, i), number)
 
 
-def disturbance(
+def make_disturbance(
     params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
 ) -> Callable[[np.ndarray], None] | None:
     """Make what adds noise to member i's actions in an episode of generation k, None without."""
     if not table.action_noise:
         return None
-    random = noise.generator(params.config.seed, Purpose.ACTION, k, player(table, i), number)
+    random = noise.generator(params.config.seed, Purpose.ACTION, k, address_of(table, i), number)
     return rollout.action_noise(policy, table.action_noise, random)
 
 
-def player(table: Evolution, i: int) -> int:
+def address_of(table: Evolution, i: int) -> int:
     """Return the address of member i's episodes: its slot, or itself."""
     return member(table, i)[0] if table.start_states == "pair" else i
 

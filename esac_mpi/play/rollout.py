@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi.comm.contracts import World
-from esac_mpi.envs import LARGEST, Env, UnstablePhysics, finite, transition
+from esac_mpi.envs import LARGEST, Env, UnstablePhysics, check_finite, transition
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Normaliser, Policy
-from esac_mpi.play.transitions import joined, width
+from esac_mpi.play.transitions import join, width
 
 SLICE = 64  # steps of an episode between two turns of other work, at most
 
@@ -49,7 +49,7 @@ class Episode:
 
 
 @contextmanager
-def noted(where: str) -> Iterator[None]:
+def note_origin(where: str) -> Iterator[None]:
     """Note on an exception where it was raised."""
     try:
         yield
@@ -99,7 +99,7 @@ def playing(
                     for row in run.observations[: len(rewards)]:
                         watch(row)
                 length += len(rewards)
-                observation = finite(env, "observation", run.observations[-1])
+                observation = check_finite(env, "observation", run.observations[-1])
             for reward in rewards:
                 total += reward if abs(reward) <= LARGEST else np.nan
                 signs += 1 if reward > shift else -1 if reward < shift else 0
@@ -153,7 +153,7 @@ def exploring(
         if answer is None:
             return np.vstack(rows), Episode(np.nan, length)
         next_observation, reward, terminated, truncated = answer
-        rows.append(joined(observation, action, reward, terminated, next_observation)[None])
+        rows.append(join(observation, action, reward, terminated, next_observation)[None])
         total, ended, observation = total + reward, terminated or truncated, next_observation
         if turn.over():
             yield length
@@ -182,7 +182,9 @@ def evaluate_policies(
         address, start = integer(seed, purpose, generation, block=number), world.clock()
         if normalisers:
             policy.normaliser = normalisers[i // episodes]
-        with noted(f"in the evaluation of {name} after generation {generation}, episode {number}"):
+        with note_origin(
+            f"in the evaluation of {name} after generation {generation}, episode {number}"
+        ):
             episode = play(env, policy.set(thetas[name]), address)
         return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
 

@@ -24,13 +24,15 @@ def arrays(
 ) -> dict[str, np.ndarray]:
     """List every field of a state as an array, by dotted name. replay: is stored beside it."""
     found: dict[str, np.ndarray] = {}
-    for f in kept(state):
+    for f in checkpoint_fields(state):
         value, name = getattr(state, f.name), prefix + f.name
         numbers = mark_of(f).numbers
         if is_dataclass(value) and not isinstance(value, type):
             found.update(arrays(value, prefix_of(f, prefix)))
         elif replay is not None and numbers:
-            found[f"{name}.lost"] = memories.lost(Memory(value, getattr(state, numbers)), replay)
+            found[f"{name}.lost"] = memories.collect_lost(
+                Memory(value, getattr(state, numbers)), replay
+            )
         else:
             found[name] = np.asarray(value)
     return found
@@ -47,7 +49,7 @@ def load(
     What an older version's file lacks stays as it was at the start: fields with a default or
     marked `later`, and what is empty. Raises KeyError where another one is not there.
     """
-    for f in kept(state):
+    for f in checkpoint_fields(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
         if is_dataclass(value) and not isinstance(value, type):
             load(value, saved, prefix_of(f, prefix))
@@ -78,7 +80,7 @@ def put_back(state: "DataclassInstance", f: Field[Any], value: np.ndarray) -> No
         setattr(state, f.name, type(own)(np.asarray(value)[()]))
 
 
-def kept(state: "DataclassInstance") -> list[Field[Any]]:
+def checkpoint_fields(state: "DataclassInstance") -> list[Field[Any]]:
     """List the fields of a state that its part of a checkpoint has."""
     return [f for f, mark in marked(state) if not (mark.scratch or mark.replay)]
 

@@ -35,7 +35,7 @@ def width(observation_size: int, action_size: int) -> int:
     return columns(observation_size, action_size).next_observation.stop
 
 
-def joined(
+def join(
     observation: np.ndarray,
     action: np.ndarray,
     reward: float,
@@ -63,27 +63,27 @@ def packed_size(capacity: int, width: int) -> int:
     return 1 + -(-capacity * width // 2)
 
 
-def packed(rows: np.ndarray, capacity: int) -> np.ndarray:
+def pack(rows: np.ndarray, capacity: int) -> np.ndarray:
     """Pack transitions [count, width] to travel with a return, float64 [packed_size]."""
     content = np.zeros(capacity * rows.shape[1], np.float32)
     content[: rows.size] = rows.ravel()
-    return np.concatenate([[len(rows)], doubles(content)])
+    return np.concatenate([[len(rows)], as_doubles(content)])
 
 
-def unpacked(packed: np.ndarray, width: int) -> np.ndarray:
+def unpack(packed: np.ndarray, width: int) -> np.ndarray:
     """Return the transitions that were packed, float32 [count, width]."""
-    return floats(packed[1:], int(packed[0]) * width).reshape(-1, width)
+    return as_floats(packed[1:], int(packed[0]) * width).reshape(-1, width)
 
 
-def doubles(values: np.ndarray) -> np.ndarray:
+def as_doubles(values: np.ndarray) -> np.ndarray:
     """Return float32 [n] as numbers that travel between ranks, float64 [ceil(n / 2)]."""
     content = np.zeros(values.size + values.size % 2, np.float32)
     content[: values.size] = values
     return content.view(np.float64)
 
 
-def floats(doubles: np.ndarray, n: int) -> np.ndarray:
-    """Undo `doubles`, in rows [..., ceil(n / 2)], as float32 [..., n]."""
+def as_floats(doubles: np.ndarray, n: int) -> np.ndarray:
+    """Undo `as_doubles`, in rows [..., ceil(n / 2)], as float32 [..., n]."""
     return np.ascontiguousarray(doubles).view(np.float32)[..., :n]
 
 
@@ -117,7 +117,7 @@ class Recorder:
         taken = np.clip((action - self._centre) / self._half, -1.0, 1.0)
         answer = following, reward, terminated, _ = self._env.step(action)
         paid = reward if abs(reward) <= LARGEST else np.nan
-        row = joined(self._observation, taken, paid, terminated, following)
+        row = join(self._observation, taken, paid, terminated, following)
         if np.isfinite(row).all() and not self._env.unstable:
             self.rows[self.count] = row
             self.count += 1

@@ -10,7 +10,7 @@ from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, generator, integer
-from esac_mpi.play.rollout import noted, play
+from esac_mpi.play.rollout import note_origin, play
 
 
 def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
@@ -31,8 +31,8 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     return env
 
 
-@process_state.kept()
-def episodes(
+@process_state.preserve_state()
+def play_episodes(
     world: Any, env: envs.Env, policy: Any, count: int, seed: int, weight_noise: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Play; return returns, float64 [count], nan where unstable, and lengths, int64 [count].
@@ -50,7 +50,7 @@ def episodes(
             random = generator(seed, Purpose.MUTATION, 0, i)
             policy.set(theta + sigma * random.standard_normal(theta.size, "f4"))
         # training's generations begin at 1
-        with noted(f"in episode {i}"):
+        with note_origin(f"in episode {i}"):
             episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
         return np.array([episode.episodic_return, episode.episodic_length])
 

@@ -55,8 +55,8 @@ class Watch:
         self.postures.append(self._body.posture())
 
 
-@process_state.kept()
-def trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
+@process_state.preserve_state()
+def run_trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
     """Play WINDOW steps from tilted starts, forward and backward in turn. Raises Unusable."""
     body, found = Body(env), []
     for trial in range(count):

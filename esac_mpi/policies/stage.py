@@ -148,7 +148,7 @@ class Watched:
         return observation, reward, terminated, truncated
 
 
-def labelled(picture: np.ndarray, text: str) -> Any:
+def draw_label(picture: np.ndarray, text: str) -> Any:
     """Return the picture, SIZE high, with the text on it, as pillow has it."""
     from PIL import Image, ImageDraw
 

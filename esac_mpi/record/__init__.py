@@ -14,11 +14,11 @@ from esac_mpi.record.directory_check import settings_of
 from esac_mpi.record.files import digest, publish, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
-from esac_mpi.record.sources import begun_otherwise, source
+from esac_mpi.record.sources import compare_start, source
 from esac_mpi.record.status import read_status
 
 __all__ = [
     "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable",
-    "Unsaved", "begun_otherwise", "digest", "publish", "read", "read_status", "settings_of",
+    "Unsaved", "compare_start", "digest", "publish", "read", "read_status", "settings_of",
     "source",
 ]  # fmt: skip

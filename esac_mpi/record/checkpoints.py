@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import Config, ConfigError, from_table, updated
+from esac_mpi.config import Config, ConfigError, amend, from_table
 from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
 from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
-from esac_mpi.record.files import TAIL, Arrays, part, read
+from esac_mpi.record.files import TAIL, Arrays, read, select_group
 from esac_mpi.record.history import Closed
 from esac_mpi.record.replays import REPLAY, Segment
 
@@ -48,7 +48,7 @@ class Checkpoint:
 def config_of(text: str, source: Path) -> Config:
     """Return the configuration that a file holds as TOML. Raises Unreadable, ConfigError."""
     try:
-        return updated(Config(), from_table(tomllib.loads(text), str(source)))
+        return amend(Config(), from_table(tomllib.loads(text), str(source)))
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
 
@@ -59,20 +59,20 @@ def read_checkpoint(source: Path) -> Checkpoint:
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
     replay, closed = json.loads(attributes["replay"]), history.closed_of(attributes)
-    rows = part(arrays, TAIL) if closed else arrays
+    rows = select_group(arrays, TAIL) if closed else arrays
     checkpoint = Checkpoint(
         generation=attributes["generation"],
-        state=part(arrays, "state"),
-        learner=part(arrays, "learner"),
+        state=select_group(arrays, "state"),
+        learner=select_group(arrays, "learner"),
         config=config_of(attributes["config"], source),
         attributes=attributes,
         source=source,
         closed=closed,
         history={n: a for n, a in rows.items() if n.startswith(("metrics/", "timing/"))},
-        replay_tail=part(arrays, "replay_tail"),
+        replay_tail=select_group(arrays, "replay_tail"),
         segments=[Segment(*entry) for entry in replay["segments"]],
         replay_bounds=tuple(replay["bounds"]),
-        pending=part(arrays, "pending"),
+        pending=select_group(arrays, "pending"),
     )
     history.check(source.parent, closed)
     for segment in checkpoint.segments:

@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from esac_mpi.config import WARN, Config, ConfigError, differences, read_toml, typed, updated
-from esac_mpi.host.errors import PASSING, Refused, Unsaved, unread
+from esac_mpi.config import WARN, Config, ConfigError, amend, as_option, differences, read_toml
+from esac_mpi.host.errors import PASSING, Refused, Unsaved, translate_error
 from esac_mpi.host.run_directory import CONFIG, is_run, next_aside
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.files import free
+from esac_mpi.record.files import describe_free
 
 logger = logging.getLogger(__name__)
 
@@ -35,9 +35,9 @@ def check(path: Path) -> None:
 def problem(path: Path, error: OSError) -> Exception:
     """Translate a file system's error at a start: another directory, a full disk, or try again."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Unsaved(f"{path}: {error.strerror}; free {free(path)}")
+        return Unsaved(f"{path}: {error.strerror}; free {describe_free(path)}")
     if error.errno in PASSING:
-        return unread(path, error)
+        return translate_error(path, error)
     return Refused(f"{path}: {error.strerror}; choose another --run-dir")
 
 
@@ -46,7 +46,7 @@ def settings_of(path: Path) -> Config | None:
     if not is_run(path):
         return None
     with suppress(ConfigError):
-        return updated(Config(), read_toml(path / CONFIG))
+        return amend(Config(), read_toml(path / CONFIG))
     restored = newest(path)  # which takes longer
     return restored.config if restored else None
 
@@ -62,19 +62,19 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         of_task = {*settled.split()} & {*str(restored.attributes.get("settled", "")).split()}
     elif (path / CONFIG).exists():
         try:
-            old = updated(Config(), read_toml(path / CONFIG))
+            old = amend(Config(), read_toml(path / CONFIG))
         except ConfigError as error:
             raise Refused(f"{error}. Choose --fresh or another --run-dir") from error
     else:
         return
     changed = differences(old, config)
     for name in changed.keys() & WARN:
-        was, now = map(typed, changed.pop(name))
+        was, now = map(as_option, changed.pop(name))
         logger.warning("%s was %s, is now %s: going on, bits may differ", name, was, now)
     if changed:
         listing = ""
         for name, (was, now) in changed.items():
-            listing += f"\n  {name}: {typed(was)} -> {typed(now)}"
+            listing += f"\n  {name}: {as_option(was)} -> {as_option(now)}"
             source = FROM_TASK.get(name.rpartition(".")[2])
             if source and name in of_task:
                 # Ant has no bonus since actions may cost more than it, and is the same task
@@ -87,7 +87,7 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         )
 
 
-def aside(path: Path) -> Path | None:
+def name_aside(path: Path) -> Path | None:
     """Name where --fresh moves an old run; None without one. Raises Refused."""
     if path == Path.cwd():
         raise Refused(

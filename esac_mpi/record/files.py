@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 import h5py
 import numpy as np
 
-from esac_mpi.host.errors import OtherSchema, Unreadable, Unsaved, unread
+from esac_mpi.host.errors import OtherSchema, Unreadable, Unsaved, translate_error
 
 SCHEMA = 3  # version of what the files hold
 # those of a policy with either, which versions that do not know it so refuse
@@ -30,12 +30,12 @@ TAIL = "tail"  # group of a history's newest rows, where older ones are in close
 Arrays = dict[str, np.ndarray]
 
 
-def under(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
+def nest(group: str, arrays: Mapping[str, np.ndarray]) -> Arrays:
     """Return arrays by their names in a group."""
     return {f"{group}/{name}": np.asarray(array) for name, array in arrays.items()}
 
 
-def part(arrays: Arrays, group: str) -> Arrays:
+def select_group(arrays: Arrays, group: str) -> Arrays:
     """Return the arrays below a group, by their names there."""
     below = f"{group}/"
     return {name.removeprefix(below): a for name, a in arrays.items() if name.startswith(below)}
@@ -58,7 +58,7 @@ class Joined:
     def __init__(self, dtype: np.dtype) -> None:
         self.rows = 0  # in closed files, or in none where the column began later
         self._plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        self._plan.set_fill_value(np.array(missing(dtype), dtype))
+        self._plan.set_fill_value(np.array(missing_value(dtype), dtype))
 
     def add(self, source: str, name: str, start: int, shape: tuple[int, ...]) -> None:
         """Map rows [start, start + shape[0]) to a dataset of a file beside this one."""
@@ -83,7 +83,7 @@ def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) 
     plan.set_virtual(part, source.encode(), name.encode(), h5py.h5s.create_simple(shape))
 
 
-def missing(dtype: np.dtype) -> Any:
+def missing_value(dtype: np.dtype) -> Any:
     """Stand in for a missing number: nan, or the least of the integers."""
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
 
@@ -114,14 +114,14 @@ def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     try:
         with path.open("rb") as stream:
             verify(path, stream)
-            with opened(path, stream) as file:
+            with open_file(path, stream) as file:
                 return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
     except OSError as error:
-        raise unread(path, error) from error
+        raise translate_error(path, error) from error
 
 
 @contextmanager
-def opened(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
+def open_file(path: Path, stream: BinaryIO) -> Iterator[h5py.File]:
     """Open a published file's bytes, without a lock; errors of h5py inside become Unreadable."""
     try:
         with h5py.File(stream, "r") as file:
@@ -237,7 +237,7 @@ def check(path: Path, sha256: str = "") -> None:
         with path.open("rb") as stream:
             found, size = header(path, stream), os.fstat(stream.fileno()).st_size - USER_BLOCK
     except OSError as error:
-        raise unread(path, error) from error
+        raise translate_error(path, error) from error
     if size != found.size:
         raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
     if sha256 not in ("", found.sha256):
@@ -275,7 +275,7 @@ def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
     except OSError as error:
         raise Unsaved(
             f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free "
-            f"{free(path.parent)}"
+            f"{describe_free(path.parent)}"
         ) from error
     finally:
         with suppress(OSError):
@@ -312,7 +312,7 @@ def _sync_directory(path: Path) -> None:
         os.close(directory)
 
 
-def free(path: Path) -> str:
+def describe_free(path: Path) -> str:
     """Return the free space of the disk that holds the directory, in words."""
     try:
         return f"{shutil.disk_usage(path).free:,} bytes"

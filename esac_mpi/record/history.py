@@ -12,9 +12,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.host.errors import Unreadable, unread
+from esac_mpi.host.errors import Unreadable, translate_error
 from esac_mpi.record import files
-from esac_mpi.record.files import TAIL, Arrays, Image, Joined, part, under
+from esac_mpi.record.files import TAIL, Arrays, Image, Joined, nest, select_group
 from esac_mpi.record.rows import Rows
 
 HISTORY = "history"  # folder of the segments, and attribute of the files that name them
@@ -74,11 +74,11 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
         with path.open("rb") as stream:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
-            with files.opened(path, stream) as file:
+            with files.open_file(path, stream) as file:
                 there = [name for name in names if name in segment.shapes]
                 return {name: files.array_of(file, name) for name in there}
     except OSError as error:
-        raise unread(path, error) from error
+        raise translate_error(path, error) from error
 
 
 @lru_cache(maxsize=10_000)
@@ -98,8 +98,8 @@ class History:
 
     def load(self, closed: Sequence[Closed], tail: Arrays) -> None:
         """Go on after these segments and their following rows, metrics/<name> and timing/<name>."""
-        self.metrics.load(part(tail, "metrics"))
-        self.timing.load(part(tail, "timing"))
+        self.metrics.load(select_group(tail, "metrics"))
+        self.timing.load(select_group(tail, "timing"))
         self.closed, self._joined = list(closed), {}
 
     @property
@@ -114,11 +114,11 @@ class History:
     @property
     def tail(self) -> Arrays:
         """The rows that are in memory, metrics/<name> and timing/<name>, each [rows, ...]."""
-        return under("metrics", self.metrics.columns) | under("timing", self.timing.columns)
+        return nest("metrics", self.metrics.columns) | nest("timing", self.timing.columns)
 
     def stored(self) -> Arrays:
         """Return the tail by the names that it has in a checkpoint."""
-        return under(TAIL, self.tail) if self.closed else self.tail
+        return nest(TAIL, self.tail) if self.closed else self.tail
 
     def close(self, store: Callable[[str, Image], None]) -> None:
         """Publish the oldest rows as segments until less than one is left, or the last row."""

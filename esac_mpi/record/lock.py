@@ -147,7 +147,7 @@ class RunLock:
 
 def start_patience() -> float:
     """Say how long a start waits for a run's lock [s]."""
-    return PATIENCE if batch_system.job(os.environ) else SHORT
+    return PATIENCE if batch_system.job_name(os.environ) else SHORT
 
 
 def wait(file: Path, descriptor: int, patience: float) -> None:

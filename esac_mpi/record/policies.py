@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.host.errors import Absent, Unreadable
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
@@ -59,7 +59,7 @@ class Policy(policy.Policy):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
         """Read a policy.h5, or the one in a run directory. Raises Unreadable, Absent for none."""
-        path = given(path, Unreadable)
+        path = read_path(path, Unreadable)
         try:
             if path.is_dir():
                 path = path / POLICY

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from esac_mpi.config import Config, read_toml, updated
+from esac_mpi.config import Config, amend, read_toml
 from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run, is_there
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
@@ -55,7 +55,7 @@ class Columns(Mapping[str, np.ndarray]):
         if source is not None:
             with source.open("rb") as stream:
                 self._header = files.verify(source, stream)
-                with files.opened(source, stream) as file:
+                with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
             history.check(source.parent, self.closed)
@@ -104,7 +104,7 @@ class Columns(Mapping[str, np.ndarray]):
             with self.source.open("rb") as stream:
                 closed = self._current(stream, names)
                 tail = f"{TAIL}/" if closed else ""
-                with files.opened(self.source, stream) as file:
+                with files.open_file(self.source, stream) as file:
                     found = {
                         name: files.array_of(file, name if is_final(name) else tail + name)
                         for name in names
@@ -121,7 +121,7 @@ class Columns(Mapping[str, np.ndarray]):
         for name in columns:
             tail = found[name][: max(0, self.generations - before)]
             shape = self.generations, *tail.shape[1:]
-            found[name] = np.full(shape, files.missing(tail.dtype), tail.dtype)
+            found[name] = np.full(shape, files.missing_value(tail.dtype), tail.dtype)
             found[name][before:] = tail
         for segment in closed if columns else ():
             rows = slice(segment.start, min(segment.stop, self.generations))
@@ -139,7 +139,7 @@ class Columns(Mapping[str, np.ndarray]):
             return self.closed
         stream.seek(0)
         files.verify(self.source, stream)
-        with files.opened(self.source, stream) as file:
+        with files.open_file(self.source, stream) as file:
             closed, now = _listed(file)
         if any(
             name not in now or (not is_final(name) and now[name][0] < self.generations)
@@ -260,7 +260,7 @@ class RunFiles:
 
 def open_run(place: str | os.PathLike[str]) -> RunFiles:
     """Open a run's files. Raises Refused, for no run or a newer one; Unreadable; ConfigError."""
-    path = given(place, Refused)
+    path = read_path(place, Refused)
     try:
         there = path.is_dir() and is_run(path)
     except OSError as error:  # somebody else's, a stale mount, a name that is too long
@@ -269,7 +269,7 @@ def open_run(place: str | os.PathLike[str]) -> RunFiles:
         raise Refused(f"{path}: {_no_run(path)}")
     columns = _newest(path)
     if columns.source is None:
-        config = updated(Config(), read_toml(path / CONFIG))
+        config = amend(Config(), read_toml(path / CONFIG))
     else:
         config = config_of(columns.attributes["config"], columns.source)
     return RunFiles(path, read_status(path), config, columns)

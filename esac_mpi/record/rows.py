@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.record.files import Arrays, missing
+from esac_mpi.record.files import Arrays, missing_value
 
 
 class Rows:
@@ -67,7 +67,7 @@ class Rows:
         for name, value in values.items():
             if name in new:
                 self._columns[name] = np.full(
-                    (rows, *value.shape), missing(value.dtype), value.dtype
+                    (rows, *value.shape), missing_value(value.dtype), value.dtype
                 )
         return {name: self._fitted(name, value) for name, value in values.items()}
 

@@ -16,12 +16,12 @@ from esac_mpi.host.errors import Away, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays, task_identity
 from esac_mpi.record.checkpoints import Checkpoint, newest
-from esac_mpi.record.files import Arrays, digest, image, part, replace, under
+from esac_mpi.record.files import Arrays, digest, image, nest, replace, select_group
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import RunLock
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.replays import REPLAY, Replay, Segment
-from esac_mpi.record.status import died, now, read_status, starts, write_status, writer
+from esac_mpi.record.status import describe_death, now, read_status, starts, write_status, writer
 
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
 
@@ -84,7 +84,7 @@ class Run:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 run._lock.take(create=False)
-            run.aside = directory_check.aside(run.path) if fresh else None
+            run.aside = directory_check.name_aside(run.path) if fresh else None
             if run.aside:
                 os.rename(run.path, run.aside)
                 logger.info("the old run was moved to %s", run.aside)
@@ -116,7 +116,7 @@ class Run:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 lock.ask(run.path)
-            run.aside = directory_check.aside(run.path) if fresh else None
+            run.aside = directory_check.name_aside(run.path) if fresh else None
             if not run.aside:
                 run._find()
                 run._look_back(read_status(run.path))
@@ -177,7 +177,7 @@ class Run:
         """Count this start by what status.json said last, and learn from that how the run ended."""
         self.complete = self.restored is not None and last.get("status") == "complete"
         self._since = self.restored.generation if self.restored is not None else 0
-        self.starts, self.died = starts(last, self._since), died(last)
+        self.starts, self.died = starts(last, self._since), describe_death(last)
 
     def write_config(self) -> None:
         """Write config.toml, the resolved configuration. Raises Unsaved."""
@@ -202,7 +202,7 @@ class Run:
         self._shown = {segment.name for segment in shown.closed}
         self.dropped = max(0, shown.generations - self.generations)
         if shown.generations == self.generations:
-            self._final = part(final, "final")
+            self._final = select_group(final, "final")
 
     @property
     def generations(self) -> int:
@@ -263,9 +263,9 @@ class Run:
             ring = replays.store(replay, self._segments, self._lock.store)
         self._segments = ring.segments
         saved = {
-            **under("state", state),
-            **under("learner", learner),
-            **under("replay_tail", ring.tail),
+            **nest("state", state),
+            **nest("learner", learner),
+            **nest("replay_tail", ring.tail),
         }
         actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
@@ -283,7 +283,7 @@ class Run:
         }
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        arrays = {**saved, **under("pending", pending or {}), **rows}
+        arrays = {**saved, **nest("pending", pending or {}), **rows}
         self._lock.store(CHECKPOINT, image(arrays, attributes), previous=self._sound)
         self._lock.delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
@@ -338,7 +338,7 @@ class Run:
                 **manifest(closed),
                 "generation": self.generations,
             }
-            arrays = {**self._history.tail, **under("final", self._final)}
+            arrays = {**self._history.tail, **nest("final", self._final)}
             # the file may be in its place although publishing fails
             self._shown |= {segment.name for segment in closed}
             self._lock.store(METRICS, image(arrays, attributes, self._history.joined()))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import Config, ConfigError, differences, table_of, typed
+from esac_mpi.config import Config, ConfigError, as_option, differences, table_of
 from esac_mpi.host.errors import Away, Refused, Unreadable
 from esac_mpi.host.run_directory import CONFIG
 from esac_mpi.record import task_identity
@@ -41,7 +41,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
     return found.columns
 
 
-def begun_otherwise(config: Config, start: Mapping[str, Any]) -> str:
+def compare_start(config: Config, start: Mapping[str, Any]) -> str:
     """Say how a run begins otherwise than the one whose order it follows; "" where it does not.
 
     start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with
@@ -69,7 +69,7 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
     changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}
     if changed:
         told = ", ".join(
-            f"{key}: {typed(was)} -> {typed(now)}" for key, (was, now) in changed.items()
+            f"{key}: {as_option(was)} -> {as_option(now)}" for key, (was, now) in changed.items()
         )
         return f"has other settings: {told}; {found.path / CONFIG} has them all"
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)

@@ -44,13 +44,13 @@ def writer(token: bytes) -> dict[str, Any]:
     """Say who writes: host and process, by what run.lock holds, and the batch job, if any."""
     host, pid = token.decode().split()[:2]
     return {"host": host, "pid": int(pid)} | (
-        {"job": job} if (job := batch_system.job(os.environ)) else {}
+        {"job": job} if (job := batch_system.job_name(os.environ)) else {}
     )
 
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
     """Replace status.json; remove it first where that fails: none is better than an old one."""
-    text = encoded(entries)
+    text = encode(entries)
     try:
         replace(path / STATUS, [text])
     except Unsaved:
@@ -69,11 +69,11 @@ def fail_from(path: Path, token: bytes, rank: int, reason: str) -> None:
     if last.get("status") == "running" and (path / LOCK).read_bytes() == token:
         # rank 0 of another host may write at this moment, by a process of the same number
         whole = path / f"{STATUS}.tmp.{os.getpid()}.{rank}"
-        replace(whole, [encoded({**last, "status": "failed", "time": now(), "reason": reason})])
+        replace(whole, [encode({**last, "status": "failed", "time": now(), "reason": reason})])
         os.replace(whole, path / STATUS)
 
 
-def encoded(entries: Mapping[str, Any]) -> bytes:
+def encode(entries: Mapping[str, Any]) -> bytes:
     """Write what status.json holds."""
     return (as_json(entries, indent=1) + "\n").encode()
 
@@ -92,7 +92,7 @@ def starts(last: Mapping[str, Any], generation: int) -> int:
     return max(before, 0) + 1 if goes_on else 1
 
 
-def died(last: Mapping[str, Any]) -> str:
+def describe_death(last: Mapping[str, Any]) -> str:
     """Say of the process before that it ended without a word, by its status; else ""."""
     if last.get("status") != "running":
         return ""

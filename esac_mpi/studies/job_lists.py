@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from esac_mpi.host.invocation import called
+from esac_mpi.host.invocation import call_of
 
 SCRIPTS = Path("jobs")  # the shipped job scripts
 AT_ONCE = 10  # elements of an array that Slurm runs at the same time
@@ -27,7 +27,7 @@ def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iter
         variables["PROGRAM"] = program
     tasks = [f"--ntasks={ranks}"] if ranks else []
     array = f"--array=0-{count - 1}{'' if program else f'%{AT_ONCE}'}"
-    yield f"SLURM    {typed(variables, ['sbatch', *tasks, array, 'jobs/slurm-array.sbatch'])}"
+    yield f"SLURM    {spell(variables, ['sbatch', *tasks, array, 'jobs/slurm-array.sbatch'])}"
     more = []
     if ranks:
         select = f"select=1:ncpus={ranks}:mpiprocs={ranks}:ompthreads=1"
@@ -39,13 +39,13 @@ def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iter
     else:  # an array of PBS has two elements or more
         variables["INDEX"] = "0"
     call = ["qsub", "-v", ",".join(variables), *more, "jobs/pbs-array.sh"]
-    yield f"PBS      {typed(variables, call)}"
+    yield f"PBS      {spell(variables, call)}"
     if not SCRIPTS.is_dir():
-        what = f"{SCRIPTS}/ is not here: {called('examples')} copies it"
+        what = f"{SCRIPTS}/ is not here: {call_of('examples')} copies it"
         yield f"jobs     {what}, to be edited for your machine"
 
 
-def typed(variables: Mapping[str, str], line: list[str]) -> str:
+def spell(variables: Mapping[str, str], line: list[str]) -> str:
     """Write a command line with the environment variables before it."""
     assigned = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
     return " ".join([*assigned, shlex.join(line)])

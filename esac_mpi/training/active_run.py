@@ -18,13 +18,13 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import log
-from esac_mpi.host.invocation import called
-from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS, is_there, sees
+from esac_mpi.host.invocation import call_of
+from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS, holds, is_there
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best, Counters
 from esac_mpi.record import Run, Unsaved
-from esac_mpi.record.files import part, under
+from esac_mpi.record.files import nest, select_group
 from esac_mpi.record.status import fail_from
 from esac_mpi.training import provenance
 from esac_mpi.training.ended import last_words, reason
@@ -110,7 +110,7 @@ def blind_hosts(world: World, file: tuple[Path, bytes] | None) -> list[str]:
     path, content = world.from_root(file)
     # one rank of each other node looks: rank 0 would drop a lock that it holds by closing the file
     looks = world.node > 0 and world.local == 0
-    seen = not looks or sees(path, content, world.clock)
+    seen = not looks or holds(path, content, world.clock)
     return sorted({world.hosts[rank] for rank, here in enumerate(world.gather(seen)) if not here})
 
 
@@ -188,7 +188,7 @@ def say_files(path: Path, policy: bool) -> None:
     if found := [f"{what} {file}" for what, file in files.items() if is_there(file)]:
         log.say(f"  {', '.join(found)}")
     if is_there(path / METRICS):
-        log.say(f"  curve   {called('plot')} {shlex.quote(str(path))}")
+        log.say(f"  curve   {call_of('plot')} {shlex.quote(str(path))}")
 
 
 def save(job: Job, status: str, best: Best | None = None, final: Best | None = None) -> bool:
@@ -199,14 +199,14 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     run = job.run
     assert run is not None
     parts = gather_checkpoint(job)
-    if not saved(lambda: run.checkpoint(job.state.generation, *parts)):
+    if not attempt(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
     job.checkpointed = job.state.generation
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
-    return saved(lambda: run.status(status, job.state.generation, **results(job, best, final)))
+    return attempt(lambda: run.status(status, job.state.generation, **results(job, best, final)))
 
 
-def saved(write: Callable[[], None]) -> bool:
+def attempt(write: Callable[[], None]) -> bool:
     """Write something; return whether that worked, and warn if not. Rank 0 only."""
     try:
         write()
@@ -254,7 +254,7 @@ def gather_checkpoint(job: Job) -> tuple[Any, ...]:
     learner = job.learner
     replay = None if learner is None else learner.stored_replay
     row, timing = job.unevaluated or ({}, {})
-    pending = under("metrics", row) | under("timing", timing)
+    pending = nest("metrics", row) | nest("timing", timing)
     arrays = state.arrays(job.state, replay=replay)  # without the replay's transitions
     theta = next(iter(job.state.policies.values()))
     return arrays, {} if learner is None else learner.arrays(), replay, pending, theta
@@ -264,5 +264,5 @@ def pending_row(pending: dict[str, np.ndarray]) -> tuple[dict[str, Any], dict[st
     """Read the row and timing of a checkpoint's pending generation, None where there is none."""
     if not pending:
         return None
-    row, timing = (part(pending, group) for group in ("metrics", "timing"))
+    row, timing = (select_group(pending, group) for group in ("metrics", "timing"))
     return {name: a[()] for name, a in row.items()}, {name: a[()] for name, a in timing.items()}

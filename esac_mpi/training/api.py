@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from esac_mpi.config import (
     Config,
     as_words,
-    changed,
+    change,
+    find_idle,
     flatten,
-    idle,
-    joined,
-    plain,
     read_file,
+    resolve_all,
     settings,
+    to_plain,
 )
 from esac_mpi.host import errors, process_start
 from esac_mpi.host.log import warn
@@ -67,7 +67,7 @@ def train(
     command = ["esac_mpi.train"]
     if not (config is None or isinstance(config, Config)):
         command.append(os.fspath(config))
-    for name, value in plain(named).items():
+    for name, value in to_plain(named).items():
         command += [f"--{name}", *as_words(value)]
     if fresh:
         command.append("--fresh")
@@ -106,10 +106,10 @@ def import_training() -> tuple[Any, Any]:
 def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
     """Change a file, another configuration or the defaults by settings. Raises ConfigError."""
     if isinstance(config, Config):
-        found = changed(config, settings(given, WHO, dict(flatten(config))), WHO)
-        if unread := idle(found):
+        found = change(config, settings(given, WHO, dict(flatten(config))), WHO)
+        if unread := find_idle(found):
             warn(f"Config: this run does not read {', '.join(unread)}")
         return found
     source = "" if config is None else os.fspath(config)
     file = {} if config is None else read_file(source)
-    return joined(file, settings(given, WHO, file), WHO, source, warn)
+    return resolve_all(file, settings(given, WHO, file), WHO, source, warn)

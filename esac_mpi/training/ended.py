@@ -11,7 +11,7 @@ from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.world import World
 from esac_mpi.config import ConfigError
 from esac_mpi.envs import TaskError
-from esac_mpi.host.errors import FAILED, WRONG_USAGE, raised
+from esac_mpi.host.errors import FAILED, WRONG_USAGE, describe_error
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
 
@@ -43,21 +43,21 @@ def code_of(error: Exception) -> int:
     return getattr(error, "code", WRONG_USAGE)
 
 
-def said(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Say what a refusal says; numpy's, of an array without room, names no remedy."""
     if isinstance(error, MemoryError) and str(error).startswith("Unable to allocate"):
         return f"{error}: smaller networks need less (policy.hidden)"
     return str(error)
 
 
-def together(world: World, action: Callable[[], Any]) -> Any:
+def run_together(world: World, action: Callable[[], Any]) -> Any:
     """Run `action` on all ranks; if one raises one of REFUSALS, all raise Ended."""
     failure = result = None
     world.watchdog.works_on("the set-up")
     try:
         result = action()
     except REFUSALS as error:
-        failure = code_of(error), said(error), type(error)
+        failure = code_of(error), message_of(error), type(error)
     for found in world.gather(failure):
         if found is not None:
             raise Ended(*found)
@@ -94,5 +94,5 @@ def reason(error: BaseException) -> str:
         return ""
     if end := as_end(error, True):
         return str(end)
-    said, where = raised(error)
+    said, where = describe_error(error)
     return f"{', '.join([said, *getattr(error, '__notes__', [])])} ({where})"

@@ -31,7 +31,7 @@ class Played(NamedTuple):
     # of each episode [policies * episodes], and then of each of the duel's and that confirmed
     seconds: np.ndarray
 
-    def counting(self, other: "Played") -> "Played":
+    def add_counts(self, other: "Played") -> "Played":
         """Count another's episodes, too; the returns stay this one's."""
         return Played(
             self.returns,
@@ -85,13 +85,13 @@ def evaluate(job: Job) -> tuple[Played, Best]:
     if holder.policy:
         both = {"challenger": challenger.theta, "best policy": holder.theta}
         duel = play(job, both, Purpose.DUEL, (seen, holder.standardised))
-        played = played.counting(duel)
+        played = played.add_counts(duel)
         mine, theirs = (rollout.mean_return(returns) for returns in duel.returns.values())
         if mine <= theirs:
             return played, holder
         shown.append(mine)
     confirmation = play(job, {challenger.policy: challenger.theta}, Purpose.CONFIRMATION)
-    played = played.counting(confirmation)
+    played = played.add_counts(confirmation)
     (returns,) = confirmation.returns.values()
     confirmed = rollout.mean_return(returns)
     if not np.isfinite(confirmed):
@@ -100,7 +100,7 @@ def evaluate(job: Job) -> tuple[Played, Best]:
     return played, replace(challenger, episodic_return=confirmed, shown=bar)
 
 
-@process_state.kept(wholly=False)
+@process_state.preserve_state(wholly=False)
 def play(
     job: Job, policies: Returns, purpose: Purpose, normalisers: Sequence[Normaliser | None] = ()
 ) -> Played:

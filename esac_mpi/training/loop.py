@@ -97,7 +97,7 @@ def go_on(job: Job) -> None:
         began = world.clock()
         try:
             if not job.unevaluated:
-                with process_state.kept(wholly=False):
+                with process_state.preserve_state(wholly=False):
                     job.unevaluated = job.algorithm.generation(
                         job.params, job.state, world, job.env, job.learner
                     )
@@ -177,7 +177,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     if job.evaluated:
         tell_spoilt(job, {name: row[f"evaluation_{name}"] for name in job.state.policies})
     if job.state.best.generation == job.state.generation:
-        active_run.saved(lambda: active_run.save_policy(job, job.state.best))
+        active_run.attempt(lambda: active_run.save_policy(job, job.state.best))
     job.run.publish_metrics()
     if job.display:
         job.display.update(display_row(job, row, timing))
@@ -266,7 +266,7 @@ def finish(job: Job, fresh: bool = False) -> int:
         if failed:
             status, code = "failed", FAILED
         # again: a full disk may have had room since
-        written = not best.policy or active_run.saved(lambda: active_run.save_policy(job, best))
+        written = not best.policy or active_run.attempt(lambda: active_run.save_policy(job, best))
         if not active_run.save(job, status, best, final) or not written:
             code = UNSAVED
             active_run.fail(job)

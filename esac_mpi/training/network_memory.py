@@ -8,7 +8,7 @@ import os
 from types import SimpleNamespace
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, as_words, in_numbers, updated
+from esac_mpi.config import Config, amend, as_words, estimate
 from esac_mpi.envs import Env
 from esac_mpi.host import ram
 from esac_mpi.operators.noise import BLOCK, PIECES
@@ -26,11 +26,11 @@ LEARNER = 8 + 6 * (1 + IMAGES)  # float32 a parameter, at least
 GPUS = "/dev/nvidiactl", "/dev/kfd", "/dev/dxg"  # with one, a learner's may not be the machine's
 
 
-def needed(config: Config, env: Env) -> int:
+def network_bytes(config: Config, env: Env) -> int:
     """Count the memory that networks take on rank 0's node, at least [bytes]."""
-    d, config = make_layout(config, env).d, in_numbers(config)
+    d, config = make_layout(config, env).d, estimate(config)
     small = narrow(config, env)
-    each = held(small, env) / make_layout(small, env).d
+    each = shared_bytes(small, env) / make_layout(small, env).d
     elsewhere = config.learner.device != "cpu" and any(map(os.path.exists, GPUS))
     if ALGORITHMS[config.algorithm].DECLARES.learning and not elsewhere:
         each += 4 * LEARNER
@@ -42,11 +42,11 @@ def narrow(config: Config, env: Env) -> Config:
     width, found = 1, config
     while width == 1 or make_layout(found, env).d < SMALL:
         width *= 2
-        found = updated(config, {"policy.hidden": (width,) * len(config.policy.hidden)})
+        found = amend(config, {"policy.hidden": (width,) * len(config.policy.hidden)})
     return found
 
 
-def held(config: Config, env: Env) -> int:
+def shared_bytes(config: Config, env: Env) -> int:
     """Count the bytes of a State that a node's ranks share, and of a checkpoint with it."""
     layout, counter = make_layout(config, env), Counter(1)
     algorithm = ALGORITHMS[config.algorithm]
@@ -62,7 +62,7 @@ def held(config: Config, env: Env) -> int:
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     """Raise TooLarge if networks take more than `memory` [bytes]."""
     d = make_layout(config, env).d
-    if d < LARGE or not config.policy.hidden or (need := needed(config, env)) <= memory:
+    if d < LARGE or not config.policy.hidden or (need := network_bytes(config, env)) <= memory:
         return
     fits = ram.two_digits(d * memory // need)
     raise TooLarge(

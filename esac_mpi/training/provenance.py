@@ -61,11 +61,11 @@ def gather(
         "platform": platform.platform(),
         "probe_steps": steps,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **compared(env, made, found, [one["cpu"] for one in everyone], len(here) == 1),
+        **gather_compared(env, made, found, [one["cpu"] for one in everyone], len(here) == 1),
     }
 
 
-def compared(
+def gather_compared(
     env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
 ) -> dict[str, str]:
     """Gather what decides whether a run goes on: the machine and, where `made` tells, the task."""
@@ -74,10 +74,10 @@ def compared(
         "python": platform.python_version(),
         "versions": versions(),
     }
-    return {**machine, **(task(env, made, found, alike) if made else {})}
+    return {**machine, **(gather_task(env, made, found, alike) if made else {})}
 
 
-def task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
+def gather_task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
     """Gather what a run records of its task; empty where the next process would find another.
 
     alike: whether all ranks of this node found the same.

@@ -8,7 +8,7 @@ costs nothing.
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import Learning
 from esac_mpi.config import NAMES, Config
-from esac_mpi.config.reads import tables, unread
+from esac_mpi.config.reads import find_unread, tables
 from esac_mpi.envs import Env
 from esac_mpi.host import ram
 from esac_mpi.play import state
@@ -20,7 +20,9 @@ from esac_mpi.training.ended import TooLarge
 def table(config: Config) -> str:
     """Name the table that has the replay's capacity; empty for an algorithm without one."""
     found = [name for name in tables(config.algorithm) if f"{name}.replay_capacity" in NAMES]
-    return next((name for name in found if not unread(config, [f"{name}.replay_capacity"])), "")
+    return next(
+        (name for name in found if not find_unread(config, [f"{name}.replay_capacity"])), ""
+    )
 
 
 def most_added(config: Config, horizon: int) -> float:
@@ -34,7 +36,7 @@ def most_kept(config: Config, horizon: int) -> float:
     return min(room, most_added(config, horizon))
 
 
-def needed(config: Config, env: Env) -> int:
+def replay_bytes(config: Config, env: Env) -> int:
     """Count the memory that the replay of a run of this budget takes [bytes]; 0 without one."""
     if not table(config):
         return 0
@@ -64,7 +66,7 @@ def cut_episodes(config: Config, horizon: int) -> str:
 
 def refuse_too_large(config: Config, env: Env, memory: int) -> None:
     """Raise TooLarge if the replay takes more than `memory` [bytes]."""
-    need = needed(config, env)
+    need = replay_bytes(config, env)
     if need <= memory:
         return
     fits = memory // _row(env) - _learning(config).reserve(config, env.horizon)

@@ -29,9 +29,9 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, threads
 from esac_mpi.host.errors import FAILED, WRONG_USAGE
-from esac_mpi.host.invocation import look_here, nowhere, without_arguments
+from esac_mpi.host.invocation import deleted_directory, look_here, without_arguments
 from esac_mpi.training import check, loop, set_up
-from esac_mpi.training.ended import Ended, as_end, last_words, reason, together
+from esac_mpi.training.ended import Ended, as_end, last_words, reason, run_together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
@@ -91,10 +91,10 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
         raise Ended(WRONG_USAGE, f"{told}; start others as processes of their own")
     world = None
     try:
-        with put_back(), log.kept():
+        with put_back(), log.preserve_log():
             world = World()
             log.setup(world.rank, platform.node(), quiet)
-            with heard(world):
+            with handle_signals(world):
                 return run(world, asked)._replace(wished=world.stop.wished)
     except BaseException as error:
         alone = world is None or world.size == 1
@@ -111,7 +111,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
 def run(world: World, asked: Asked) -> Outcome:
     """Do what is asked for; release the world if ranks end together. Raises Ended."""
     try:
-        outcome = do(world, asked)
+        outcome = carry_out(world, asked)
     except BaseException as error:
         if world.size == 1 or as_end(error, False):
             world.free()
@@ -120,13 +120,13 @@ def run(world: World, asked: Asked) -> Outcome:
     return outcome
 
 
-def do(world: World, asked: Asked) -> Outcome:
+def carry_out(world: World, asked: Asked) -> Outcome:
     """Do what is asked for. Raises Ended for what is refused."""
     launch.check_launcher(dict(os.environ), world.size)
-    if world.leads and batch_system.stale(os.environ):
+    if world.leads and batch_system.is_stale(os.environ):
         log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
     # rank 0's answer, or its exit code where it has printed its help
-    answer = together(world, lambda: 0 if world.rank else answered(asked.resolve))
+    answer = run_together(world, lambda: 0 if world.rank else resolve_asked(asked.resolve))
     answer = world.from_root(answer)
     if isinstance(answer, int):
         return Outcome(answer)
@@ -143,9 +143,9 @@ def do(world: World, asked: Asked) -> Outcome:
     return Outcome(code, place)
 
 
-def answered(resolve: Callable[[], Answer]) -> Answer | int:
+def resolve_asked(resolve: Callable[[], Answer]) -> Answer | int:
     """Resolve a configuration; --fresh means a job's first round. Raises ConfigError."""
-    if gone := nowhere():
+    if gone := deleted_directory():
         raise ConfigError(gone)
     try:
         config, fresh = resolve()
@@ -180,7 +180,7 @@ def abort(world: World | None, error: BaseException) -> NoReturn:
 
 
 @contextmanager
-def heard(world: World) -> Iterator[None]:
+def handle_signals(world: World) -> Iterator[None]:
     """Let signals stop a training as the command line's; put handlers back, leave no thread.
 
     Only the main thread hears signals. On one rank a third one is a KeyboardInterrupt, and nothing
@@ -210,7 +210,7 @@ def put_back() -> Iterator[None]:
     here = look_here()
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
     try:
-        with threads.one_each() as known, learners.put_back():
+        with threads.single_threaded() as known, learners.put_back():
             if not known:
                 remedy = "start Python with OMP_NUM_THREADS=1 for the bits of the command line"
                 log.warn(f"numpy's BLAS is no OpenBLAS: {remedy}")

@@ -11,7 +11,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.comm.world import World
-from esac_mpi.config import Config, slots, updated
+from esac_mpi.config import Config, amend, slots
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram
 from esac_mpi.host.errors import FAILED, FINISHED, STOPPED
@@ -23,28 +23,28 @@ from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import active_run, network_memory, provenance, replay_memory, warm_start
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import Ended, TooLarge, together
+from esac_mpi.training.ended import Ended, TooLarge, run_together
 from esac_mpi.training.forecast import automatic
-from esac_mpi.training.task_set_up import make_task, own_env, sentences, settled
+from esac_mpi.training.task_set_up import describe_task, make_task, own_env, resolve_by_task
 
 
 def set_up(
     config: Config, fresh: bool, world: World, command: list[str], made: list[envs.Env | None]
 ) -> Job:
     """Make task, state, learner, run directory; restore that; `made` gets tasks. Raises Ended."""
-    do = partial(together, world)
+    do = partial(run_together, world)
     try:
         env = do(lambda: make_task(config))
     except Ended:  # a signal to stop may have ended what the task's libraries start
         end_if_wished(world)
         raise
     made.append(env)
-    config, names = world.from_root(settled(config, env))
+    config, names = world.from_root(resolve_by_task(config, env))
     # before a learner is made to measure it
     do(lambda: refuse_large_networks(config, env, world))
     found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
     values, said = world.from_root(found)
-    config = updated(config, values)
+    config = amend(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     noise = do(lambda: make_epsilon(config, layout, world))
@@ -97,7 +97,7 @@ def restore_everywhere(
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
     active_run.let_ranks_record(job)
-    together(world, lambda: restore(job, origin, source))
+    run_together(world, lambda: restore(job, origin, source))
     state.share(job.state, world)
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:
@@ -168,7 +168,7 @@ def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
     if world.rank or not replay_memory.table(config):
         return
     replay_memory.refuse_too_large(config, env, ram.total())
-    if (need := replay_memory.needed(config, env)) > (free := ram.free()):
+    if (need := replay_memory.replay_bytes(config, env)) > (free := ram.free()):
         room = f"{ram.size(free)} of memory are free now"
         log.warn(f"the replay comes to take {ram.size(need)}, and {room}")
 
@@ -289,11 +289,13 @@ def changed_machine(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
 
 def take_up(job: Job, run: Run) -> None:
     """Say on disk that the run goes on. Rank 0 only."""
-    active_run.saved(run.write_config)
-    active_run.saved(lambda: run.status("running", job.state.generation, **active_run.results(job)))
+    active_run.attempt(run.write_config)
+    active_run.attempt(
+        lambda: run.status("running", job.state.generation, **active_run.results(job))
+    )
     # policy.h5 may hold what was evaluated at the end of a smaller budget
     if job.state.best.policy:
-        active_run.saved(lambda: active_run.save_policy(job, job.state.best))
+        active_run.attempt(lambda: active_run.save_policy(job, job.state.best))
     job.display = log.Display(job.config.display.every_seconds)
 
 
@@ -329,7 +331,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     found, better = describe_work(job.params, world.size)
     where = f"{origin['hosts']}; {origin['mpi']}"
     said = [
-        *sentences(config, origin["settled"], job.env),
+        *describe_task(config, origin["settled"], job.env),
         f"{world.size} ranks on {world.nodes} node(s): {where}",
         f"run directory {run.path}",
         f"{found}; {better}" if better else "",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, DEFAULTS, Config, flatten, table_of, unread_in, updated
+from esac_mpi.config import AUTO, DEFAULTS, Config, amend, flatten, table_of, unread_in
 from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
@@ -18,7 +18,7 @@ from esac_mpi.play.params import make_env
 def make_task(config: Config) -> envs.Env:
     """Make the task, one in which the algorithm can act. Raises envs.TaskError."""
     env = make_env(config)
-    if edited := identity.edited(env):
+    if edited := identity.edited_modules(env):
         remedy = "what would run is what was imported: start Python anew"
         files = f"{', '.join(edited)} was edited since it was imported here"
         raise envs.EditedTask(f"{env.id}: {files}; {remedy}")
@@ -29,17 +29,17 @@ def make_task(config: Config) -> envs.Env:
     return env
 
 
-def settled(config: Config, env: envs.Env) -> tuple[Config, str]:
+def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
     if config.policy.linear_gain == AUTO:
         values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
-    return updated(config, values), " ".join(values)
+    return amend(config, values), " ".join(values)
 
 
-def sentences(config: Config, names: str, env: envs.Env) -> Iterator[str]:
+def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
@@ -73,7 +73,7 @@ def let_go(*made: envs.Env | None) -> None:
     """Close tasks, which may hold a simulator; an error comes too late to end a run."""
     for env in made:
         try:
-            with process_state.kept():
+            with process_state.preserve_state():
                 getattr(env, "close", lambda: None)()
         except (Exception, SystemExit) as error:
             log.warn(f"the task cannot be closed: {type(error).__name__}: {error}")

@@ -19,7 +19,7 @@ from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_state import State, has_room
 from esac_mpi.algorithms.aes_work import Order, fill_ring
 from esac_mpi.comm.virtual_time import Arrival
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.play.transitions import read_ring, write_ring
 from esac_mpi.record import Refused, Run
 
@@ -75,7 +75,7 @@ def test_only_a_run_of_the_same_settings_and_task_is_made_again(killed, tmp_path
 
     def source(place=elsewhere, provenance=now, **changes):
         changes = {"aes_rl.replay": str(path), **changes}
-        return record.source(updated(config, changes), place, provenance).generations
+        return record.source(amend(config, changes), place, provenance).generations
 
     assert source() == source(**{"budget.generations": 5}) == 8
     for changes, message in (
@@ -102,11 +102,11 @@ def test_only_a_run_of_the_same_settings_and_task_is_made_again(killed, tmp_path
     ],
 )
 def test_a_run_of_another_kind_is_not_made_again(changes, status, message, tmp_path):
-    held = Run.begin(tmp_path / "run", updated(Config(), changes), {})
+    held = Run.begin(tmp_path / "run", amend(Config(), changes), {})
     held.checkpoint(0, {"theta_es": np.zeros(1, np.float32)}, {})
     held.status(status, 0)
     held.close()
-    now = updated(Config(), {**BY_ARRIVAL, "aes_rl.replay": str(tmp_path / "run")})
+    now = amend(Config(), {**BY_ARRIVAL, "aes_rl.replay": str(tmp_path / "run")})
     with pytest.raises(Refused, match=message):
         record.source(now, tmp_path / "new", {})
 
@@ -139,7 +139,7 @@ def test_the_slow_find_their_transitions_and_none_starve(seed):
     """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time."""
     # They are told in any order that is allowed.
     choose, horizon = random.Random(seed), 10
-    config = updated(Config(), {**AES, "aes_rl.workers": 3, "aes_rl.replay_capacity": 40})
+    config = amend(Config(), {**AES, "aes_rl.workers": 3, "aes_rl.replay_capacity": 40})
     state = SimpleNamespace(transitions=0, replay=np.zeros(40 + 3 * 3 * horizon))
     held = {worker: None for worker in range(4)}  # the last is the critic's
     slow, waited = choose.randrange(4), 0
@@ -170,7 +170,7 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
     ring, there = np.zeros((310, 1), np.float32), np.zeros((310, 1), np.float32)
     write_ring(ring, np.arange(1.0, 151, dtype=np.float32)[:, None], 150)
     write_ring(there, np.arange(1.0, 21, dtype=np.float32)[:, None], 20)
-    config = updated(Config(), {**AES, "aes_rl.replay_capacity": 40})
+    config = amend(Config(), {**AES, "aes_rl.replay_capacity": 40})
     driver = object.__new__(Driver)
     driver.params = SimpleNamespace(config=config)
     driver.state, driver.agenda = SimpleNamespace(replay=ring), Arrival()

@@ -13,7 +13,7 @@ from words import words
 
 from esac_mpi.algorithms import aes_driver, aes_state
 from esac_mpi.comm.virtual_time import Agenda
-from esac_mpi.config import Config, load, to_toml, updated
+from esac_mpi.config import Config, amend, load, to_toml
 from esac_mpi.config.fields import value_of
 
 SLOW = [*SMALL, *TASK, *words("--aes_rl.update_cost 20 --aes_rl.critic_cost 0.01")]
@@ -75,7 +75,7 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
     """Whole episodes of individuals beside the shortest of the mean."""
     # While a few learn for as long as they can: 40 steps.
     narrow(monkeypatch, 0, 10**6)
-    config = updated(Config(), {**AES, **{f"aes_rl.{name}": n for name, n in WORST.items()}})
+    config = amend(Config(), {**AES, **{f"aes_rl.{name}": n for name, n in WORST.items()}})
     room = aes_state.reserve(config, HORIZON)
     assert room == 3 * (2 * 2 * 10 + (2 + 2) * 10 + 1)
     state = SimpleNamespace(transitions=0, replay=np.zeros(CAPACITY + room))
@@ -108,7 +108,7 @@ def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch
 
 
 def test_what_is_no_longer_there_is_refused():
-    config = updated(Config(), {**AES, "aes_rl.replay_capacity": 40})
+    config = amend(Config(), {**AES, "aes_rl.replay_capacity": 40})
     state = SimpleNamespace(transitions=100, replay=np.zeros(70))
     aes_state.refuse_overwritten(config, state, 0, [70, 100])  # who reads 30 to 70
     aes_state.refuse_overwritten(config, state, 500, [])
@@ -149,5 +149,5 @@ def test_a_generation_has_an_arrival_of_each_worker(workers, arrivals, tmp_path)
     file.write_text(to_toml(found))
     assert load([str(file)])[0] == found
     # of a version that gave ten to any number of workers
-    file.write_text(to_toml(updated(found, {name: 10})))
+    file.write_text(to_toml(amend(found, {name: 10})))
     assert value_of(load([str(file)])[0], name) == 10

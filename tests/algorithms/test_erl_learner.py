@@ -10,14 +10,14 @@ from plain_td3 import Plain
 from small_learners import fill, learner, perturbed
 from torch import nn
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, critics
 from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.deterministic import note_clip
 from esac_mpi.learners.network import Operations
 from esac_mpi.operators.policy import Layout
-from esac_mpi.play.transitions import joined
+from esac_mpi.play.transitions import join
 
 
 def small(sizes=(3, 8, 8, 2), **values):
@@ -58,7 +58,7 @@ def test_q_is_that_of_plain_modules():
     made = perturbed(small())
     random = np.random.default_rng(1)
     x, a = (random.uniform(-1, 1, (9, n)).astype(np.float32) for n in (3, 2))
-    judge = Judge(updated(Config(), {"erl.critic_hidden": (5, 7)}), made.actor.layout)
+    judge = Judge(amend(Config(), {"erl.critic_hidden": (5, 7)}), made.actor.layout)
     judge.load(made.critic_vector())
     plain = PlainCritic(made.critic)(torch.from_numpy(np.hstack([x, a])).double())[:, 0]
     assert np.allclose(judge(x, a), plain.detach().numpy(), rtol=1e-5, atol=1e-6)
@@ -123,7 +123,7 @@ def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, i
         while not ended:
             action = random.uniform(-1, 1, 1).astype(np.float32)
             following, reward, terminated, truncated = env.step(2 * action - 1)
-            rows.append(joined(x, action, reward, terminated, following))
+            rows.append(join(x, action, reward, terminated, following))
             x, ended = following.copy(), terminated or truncated
         played.append((np.array(rows), float(np.sum([row[2] for row in rows])), len(rows)))
     return played
@@ -147,7 +147,7 @@ def test_a_judge_has_the_first_critic_of_the_learner(name, values, normed):
     made.critic.values.add_(0.3 * torch.randn(made.critic.values.shape, generator=generator))
     layout = Layout((3, 8, 6, 2), layer_norm=True)
     changed = {"erl.learner": name, "policy.hidden": (8, 6), f"{name}.critic_layer_norm": normed}
-    config = updated(Config(), {**changed, "policy.layer_norm": True})
+    config = amend(Config(), {**changed, "policy.layer_norm": True})
     vector = made.critic_vector()
     size = 5 * 8 + 8 + 8 * 6 + 6 + 6 + 1 + normed * 2 * (8 + 6)
     assert vector.shape == (critics.critic_size(config, layout),) == (size,)

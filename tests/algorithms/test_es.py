@@ -67,7 +67,7 @@ class Silent(Noted):
 def make(world, layout, **settings):
     chosen = {name.replace("__", "."): value for name, value in settings.items()}
     plain = {"algorithm": "es", "es.reward_shift": 0.0, "policy.linear": False}
-    options = config.updated(config.Config(), {**plain, **chosen})
+    options = config.amend(config.Config(), {**plain, **chosen})
     config.check(options)
     params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
     return params, es.init(params, world)

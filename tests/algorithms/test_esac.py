@@ -171,7 +171,7 @@ def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     table = {name.replace("esac", "es"): SETTINGS[name] for name in shared}
     table |= {"policy.linear": False, "es.reward_shift": 0.0, "es.observation_normalisation": False}
     table["es.start_states"] = "member"
-    plain = Params(config.updated(config.Config(), table), LAYOUT, 10, Philox(0))
+    plain = Params(config.amend(config.Config(), table), LAYOUT, 10, Philox(0))
     alone = es.init(plain, world)
     for _ in range(3):
         advance(world, params, state, env)

@@ -7,7 +7,7 @@ import pytest
 from esac_by_hand import LAYOUT, Teacher, Track, advance, make
 
 from esac_mpi.algorithms import esac_timing
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.learners.replay import Replay
 
 THIRD = {"gradient_interval": 3, "p_sac_final": 1.0, "amt_clip": 0.01}
@@ -166,7 +166,7 @@ def test_no_continuous_phase_is_longer_than_its_room(workers, cost):
     settings["transfer"] = "off"
     for members, horizon in ((16, 100), (28, 1600), (36, 1000)):
         named = {f"esac.{name}": value for name, value in settings.items()}
-        config = updated(Config(), {**named, "esac.population_size": members})
+        config = amend(Config(), {**named, "esac.population_size": members})
         found = SimpleNamespace(length=np.full(members, horizon), trial_steps=0)
         lasted = esac_timing.evaluation_time(config.esac, found)
         most = esac_timing.most_steps(config, horizon)

@@ -13,7 +13,7 @@ from small_ppo import KINDS, task
 from small_ppo import learner as ppo
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.learners.updates import Batch
 from esac_mpi.operators import noise
@@ -194,7 +194,11 @@ def test_members_see_by_the_statistics_before_them(world):
 @pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
     chosen = {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50}
-    config, layout, algorithm = updated(Config(), chosen), Layout((3, 4, 2)), ALGORITHMS[name]
+    config, layout, algorithm = (
+        amend(Config(), chosen),
+        Layout((3, 4, 2)),
+        ALGORITHMS[name],
+    )
     declared = algorithm.DECLARES.evolution
     epsilon = make_epsilon(declared and declared(config), 0, layout, world)
     values = algorithm.init(Params(config, layout, 10, epsilon), world)

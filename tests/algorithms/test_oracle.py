@@ -5,7 +5,7 @@ import pytest
 from gradients import Line
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, check, updated
+from esac_mpi.config import Config, amend, check
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.training import set_up
@@ -54,7 +54,7 @@ def settings(name: str) -> Config:
     names = "erl.crossover", "erl.mutation"
     form = dict(zip(names, FORMS[name], strict=True)) if name in FORMS else {}
     own = {"algorithm": name, **PLAIN, **form, **changes}
-    config = updated(Config(), own)
+    config = amend(Config(), own)
     check(config)
     return config
 

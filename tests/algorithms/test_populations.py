@@ -144,7 +144,7 @@ def test_shared_memory_needed_is_what_a_run_allocates(name, world):
     made(world, name, env=env)
     memories = 2 * 7 * 80 * (4 * 4 + 8)  # rows of four float32 and ages, twice
     least = {"cem": 0, "erl": 0, "cem_rl": 1000 * (2 * 3 + 1 + 2) * 4}.get(name, memories)
-    assert memory.needed(config, env, 1) - 2**20 == sum(sizes) > least
+    assert memory.count_shared(config, env, 1) - 2**20 == sum(sizes) > least
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,14 +14,14 @@ from words import words
 
 from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
-from esac_mpi.config import Config, ConfigError, flatten, from_table, load, updated
+from esac_mpi.config import Config, ConfigError, amend, flatten, from_table, load
 from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.record import Run
-from esac_mpi.studies.experiments.running import as_begun
-from esac_mpi.training.task_set_up import sentences, settled
+from esac_mpi.studies.experiments.running import take_automatic
+from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
 IDLING = words("--task.id own_envs:Idling-v0", *ROUTINE)
 RESTS, GOES = (10.0, 10), (9.0, 4)  # a rest returns 10 in 10 steps, a walk 9 in 4
@@ -123,7 +123,7 @@ def test_tests_of_transfer_know_the_return_alone():
     found = SimpleNamespace(returns=np.array([10.0, 10, 9, 9]), fitness=np.array([0.0, 0, 5, 5]))
     transfer = SimpleNamespace(start_return=np.nan)
     state = SimpleNamespace(parents=np.array([1, 0]), transfer=transfer)
-    table = updated(Config(), {"esac.transfer": "means", "esac.reward_shift": 1.0}).esac
+    table = amend(Config(), {"esac.transfer": "means", "esac.reward_shift": 1.0}).esac
     assert esac_transfer.judge(table, state, found).transfers
 
 
@@ -201,9 +201,11 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypat
     assert begin(4, check=True) == 2
     assert cause in capfd.readouterr().out
     found = Run.open(tmp_path / "run")
-    open_one = updated(found.config, {"es.reward_shift": "survival"})
-    assert as_begun(open_one, found) == found.config
-    assert as_begun(updated(found.config, {"es.reward_shift": 3.0}), found).es.reward_shift == 3.0
+    open_one = amend(found.config, {"es.reward_shift": "survival"})
+    assert take_automatic(open_one, found) == found.config
+    assert (
+        take_automatic(amend(found.config, {"es.reward_shift": 3.0}), found).es.reward_shift == 3.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,13 +241,13 @@ def test_a_bonus_that_cannot_be_told_is_0_and_that_is_said():
         (wrapped, "its wrapper Twice"),
         (envs.make("Ant-v5"), "an action costs up to 4"),
     ):
-        config, names = settled(Config(), env)
+        config, names = resolve_by_task(Config(), env)
         assert config.esac.reward_shift == 0
-        (said,) = (line for line in sentences(config, names, env) if "shift" in line)
+        (said,) = (line for line in describe_task(config, names, env) if "shift" in line)
         assert "reward_shift 0" in said
         assert why in said
-    sac = updated(Config(), {"algorithm": "sac"})
-    assert settled(sac, negative)[0].esac.reward_shift == "survival"
+    sac = amend(Config(), {"algorithm": "sac"})
+    assert resolve_by_task(sac, negative)[0].esac.reward_shift == "survival"
 
 
 class Robot(gymnasium.Env):

@@ -5,7 +5,7 @@ import pytest
 from esac_by_hand import LAYOUT, Teacher, advance, make
 
 from esac_mpi.algorithms import es, esac
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.operators import evolution
 from esac_mpi.play.epsilon import Philox
 from esac_mpi.play.params import Params
@@ -55,16 +55,16 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
     trials = np.array([[1.0, np.nan], [1.0, 1.0]])
     found = type("Found", (), {"trials": trials, "fitness": np.zeros(10), "returns": np.zeros(10)})
     assert esac.one_fifth_step(params.config.esac, state, found) == 0.0
-    assert evolution.adapted(0.3, 0.3, np.zeros(10), trials[0]) == 0.3
+    assert evolution.adapt_sigma(0.3, 0.3, np.zeros(10), trials[0]) == 0.3
 
 
 def test_es_tests_theta_es_every_fifth_generation(world):
     _, _, env = make(world)
     table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "es.reward_shift": 0.0}
     table["policy.hidden"] = (140, 140)
-    fixed = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
+    fixed = Params(amend(Config(), table), LAYOUT, 10, Philox(0))
     table["es.sigma_rule"] = "one_fifth"
-    params = Params(updated(Config(), table), LAYOUT, 10, Philox(0))
+    params = Params(amend(Config(), table), LAYOUT, 10, Philox(0))
     state, plain = es.init(params, world), es.init(fixed, world)
     for k in range(1, 7):
         row, timing = es.generation(params, state, world, env)

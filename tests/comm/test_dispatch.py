@@ -94,7 +94,10 @@ def test_by_arrival_a_report_is_for_the_watchdog_alone():
 def test_progress_is_reported_where_the_order_goes_by_it(agenda, reports):
     agenda.give(0, 0, "order")
     root, orders = alone(2)
-    assert root._give_out(SimpleNamespace(agenda=agenda, ordered=lambda order, rank: order)) == 1
+    assert (
+        root._give_out(SimpleNamespace(agenda=agenda, complete_order=lambda order, rank: order))
+        == 1
+    )
     rank, sent = alone(2)
     messages = iter([(0, ORDER, MPI.pickle.loads(orders[0][0])), None, (0, PAUSE, (False, None))])
     rank._receive = lambda: next(messages)
@@ -110,7 +113,7 @@ def test_tasks_go_to_idle_ranks_and_one_stays_here():
     agenda.give(1200, 5000, "critic", at_root=True)
     dispatch, sent = alone(1001)
     dispatch._at[1] = Task(0, 0, None)
-    leader = SimpleNamespace(agenda=agenda, ordered=lambda order, rank: order)
+    leader = SimpleNamespace(agenda=agenda, complete_order=lambda order, rank: order)
     dispatch._work = lambda order: order
     assert dispatch._give_out(leader) == 999 + 2
     assert [rank for _, rank, _ in sent] == [*range(2, 1001)]

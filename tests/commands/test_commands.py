@@ -13,7 +13,7 @@ from conftest import ROOT, TINY_ES, command, finish
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, examples
 from esac_mpi.commands.__main__ import EXTRAS, main
-from esac_mpi.host.data_files import shipped
+from esac_mpi.host.data_files import data_folder
 
 
 def test_every_command_has_a_file():
@@ -100,8 +100,8 @@ def test_examples_are_copied_once(tmp_path, capsys):
     assert examples.main([str(tmp_path)]) == 0
     places = [str(tmp_path / name) for name in ("configs", "jobs")]
     assert capsys.readouterr().out.splitlines() == places
-    for path in shipped().glob("configs/**/*.toml"):
-        assert (tmp_path / path.relative_to(shipped())).read_bytes() == path.read_bytes()
+    for path in data_folder().glob("configs/**/*.toml"):
+        assert (tmp_path / path.relative_to(data_folder())).read_bytes() == path.read_bytes()
     (tmp_path / "configs/quickstart.toml").write_text("mine")
     assert examples.main([str(tmp_path)]) == 2
     assert "is there already: nothing was copied" in capsys.readouterr().err
@@ -111,7 +111,7 @@ def test_examples_are_copied_once(tmp_path, capsys):
 def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch):
     (tmp_path / "configs").mkdir()
     monkeypatch.setattr("esac_mpi.host.data_files.PACKAGE", tmp_path / "esac_mpi")
-    assert shipped() == tmp_path / "esac_mpi"
+    assert data_folder() == tmp_path / "esac_mpi"
 
 
 @pytest.mark.slow

@@ -100,10 +100,10 @@ def test_a_watched_episode_is_the_episode(tmp_path):
 
 def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path, call):
     env, policy, path = hopping(tmp_path, 0.0, 0.0, 0.0)
-    found = recovery.trials(env, policy, 4, 15.0, 0)
+    found = recovery.run_trials(env, policy, 4, 15.0, 0)
     assert [t.lean[0] for t in found] == pytest.approx([15.0, -15.0, 15.0, -15.0])
     assert {t.back for t in found} == {None}  # the task ends there at 0.2 rad
-    again = recovery.trials(env, policy, 2, 15.0, 0)[1]
+    again = recovery.run_trials(env, policy, 2, 15.0, 0)[1]
     np.testing.assert_array_equal(again.lean, found[1].lean)
     assert found[3].height[0] != found[1].height[0]  # other joints
     fell = "without a fall in 0 of 1 forward and 0 of 1 backward"

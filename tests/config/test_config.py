@@ -15,12 +15,12 @@ from esac_mpi.config import (
     NAMES,
     Config,
     ConfigError,
+    amend,
     check,
     load,
     marks,
-    to_toml,
-    updated,
-)  # fmt: skip
+    to_toml,  # fmt: skip,
+)
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE, Bound
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
@@ -63,7 +63,7 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
 )
 def test_a_limit_beside_a_runs_file_turns_its_default_off(tmp_path, named, settings, limits):
     path = tmp_path / "config.toml"
-    path.write_text(to_toml(updated(Config(), settings)))
+    path.write_text(to_toml(amend(Config(), settings)))
     budget = load([str(path), *named.split()])[0].budget
     assert of(budget, "generations", "env_steps", "nominal_steps") == limits
 
@@ -72,14 +72,14 @@ def test_naming_a_limit_turns_the_default_budget_off(tmp_path):
     assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
     (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
     assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
-    kept = config.changed(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
+    kept = config.change(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
 
 def test_slots_of_the_papers_population():
     papers = loaded("--esac.preset corrected")
     assert counts(papers.esac) == (25, 50, 20, 10)
-    assert counts(updated(papers, {"esac.sampling": "onesided"}).esac) == (50, 50, 20, 20)
+    assert counts(amend(papers, {"esac.sampling": "onesided"}).esac) == (50, 50, 20, 20)
     assert counts(loaded("--esac.preset reference-code").esac) == (10, 20, 4, 0)
 
 
@@ -92,12 +92,12 @@ def test_command_line_goes_before_file_and_file_before_preset(tmp_path):
 
 
 def test_a_config_is_taken_as_it_is():
-    td3 = config.changed(Config(), {"algorithm": "td3"}, "")
-    assert (td3, td3.said) == (updated(Config(), {"algorithm": "td3"}), None)
+    td3 = config.change(Config(), {"algorithm": "td3"}, "")
+    assert (td3, td3.said) == (amend(Config(), {"algorithm": "td3"}), None)
     was = loaded("--esac.preset corrected --esac.winner_pull 0.3")
-    same = config.changed(was, {"esac.preset": "corrected", "seed": 3}, "")
-    assert same == updated(was, {"seed": 3})
-    default = config.changed(was, {"esac.preset": "default"}, "")
+    same = config.change(was, {"esac.preset": "corrected", "seed": 3}, "")
+    assert same == amend(was, {"seed": 3})
+    default = config.change(was, {"esac.preset": "default"}, "")
     assert default == loaded("--esac.winner_pull 0.3")
 
 
@@ -106,15 +106,15 @@ def test_es_and_sac_follow_another_preset_beside_a_whole_file(preset):
     was, straight = (loaded(f"--algorithm es {w}") for w in ("", f"--esac.preset {preset}"))
     assert was.es.sampling != straight.es.sampling
     whole = {**dict(config.flatten(straight)), "said": straight.said}
-    found = config.joined(whole, {"esac.preset": "corrected"}, "", "", pytest.fail)
+    found = config.resolve_all(whole, {"esac.preset": "corrected"}, "", "", pytest.fail)
     assert found.es == loaded("--algorithm es --esac.preset corrected").es
 
 
 def test_a_preset_that_would_set_nothing_of_a_config_is_refused():
     paper = {"esac.preset": "paper"}
-    for has, named in ((updated(Config(), paper), {}), (Config(), paper)):
+    for has, named in ((amend(Config(), paper), {}), (Config(), paper)):
         with pytest.raises(ConfigError, match=r"settings: esac.preset = paper: .* give no Config"):
-            config.changed(has, named, "settings")
+            config.change(has, named, "settings")
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
@@ -122,7 +122,7 @@ def test_a_place_without_a_name_is_refused(words, tmp_path):
     with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
         load(words)
     with pytest.raises(ConfigError, match=r"settings: start_from is empty"):
-        config.changed(Config(), {"start_from": ""}, "settings")
+        config.change(Config(), {"start_from": ""}, "settings")
     # but a file's source is taken away by an empty name
     (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
     assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
@@ -144,7 +144,7 @@ def test_the_smallest_accepted_populations_have_a_gradient(sampling, n, shaping)
     weights = evolution.slot_weights(shaped, sampling != "onesided")
     values = {f"es.{name}": value for name, value in own.items()}
     try:
-        check(updated(Config(), {"algorithm": "es", **values}))
+        check(amend(Config(), {"algorithm": "es", **values}))
         assert weights.any()
     except ConfigError:
         assert not weights.any()
@@ -160,7 +160,7 @@ def test_only_switches_are_switched_and_texts_stay_as_they_are():
 
 def test_every_preset_sets_fields_to_allowed_values():
     for preset in (*config.PRESETS.values(), *config.ERL_PRESETS.values(), config.ERL_ACTOR):
-        check(updated(Config(), config.from_table(config.plain(preset), "preset")))
+        check(amend(Config(), config.from_table(config.to_plain(preset), "preset")))
 
 
 def test_presets_but_the_default_transfer_by_the_paper_alone():
@@ -227,16 +227,16 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
         for value in values:
             many = isinstance(value_of(runs, name), tuple)
             with pytest.raises(ConfigError) as error:
-                check(updated(runs, {name: (8, value) if many else value}))
+                check(amend(runs, {name: (8, value) if many else value}))
             assert str(error.value).startswith(f"{name} = {value!r}: ")
 
 
 def test_nothing_is_asked_of_what_a_run_does_not_read():
     for values in ({"es.noise_rank": 1001}, {"es.sigma": -1.0}, {"td3.batch_size": 10**7}):
-        check(updated(Config(), values))
+        check(amend(Config(), values))
         algorithm = min(values).partition(".")[0]
         with pytest.raises(ConfigError, match=min(values)):
-            check(updated(Config(), {"algorithm": algorithm, **values}))
+            check(amend(Config(), {"algorithm": algorithm, **values}))
 
 
 def test_a_table_without_declared_reads_is_no_algorithm():
@@ -248,7 +248,7 @@ def test_a_table_without_declared_reads_is_no_algorithm():
 
 def test_only_fields_that_decide_results_count_as_differences():
     values = {"budget.generations": 3, "run_dir": "x", "display.every_seconds": 9.0}
-    new = updated(Config(), values | {"esac.sigma": 0.1})
+    new = amend(Config(), values | {"esac.sigma": 0.1})
     assert config.differences(Config(), new) == {"esac.sigma": (0.02, 0.1)}
 
 
@@ -331,7 +331,7 @@ def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
 
 def written(tmp_path, *words):
     """Return the file of a run of these words, as its first start resolved it, and its settings."""
-    begun = updated(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
+    begun = amend(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
     (tmp_path / "config.toml").write_text(to_toml(begun))
     return str(tmp_path / "config.toml"), begun
 
@@ -345,7 +345,7 @@ def test_a_runs_file_lists_what_was_said(tmp_path):
     text = (tmp_path / "config.toml").read_text()
     assert '\nsaid = ["esac.sigma", "esac.winner_pull"]\n' in text
     again = load([path])[0]
-    assert again == updated(begun, {"run_dir": ""})
+    assert again == amend(begun, {"run_dir": ""})
     assert (again.said, again.esac.population_size) == (begun.said, 28)
     assert load([path, "--esac.sigma_rule", "fixed", "--seed", "0"])[0] == again
     longer = load([path, "--budget.env_steps", "5"])[0]

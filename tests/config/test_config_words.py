@@ -9,7 +9,7 @@ from conftest import ROOT, finish
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
 from esac_mpi.config import ES, ESAC, Config, ConfigError, as_words, load, read_file
-from esac_mpi.config.names import meant
+from esac_mpi.config.names import suggest
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search import study
 from esac_mpi.training.api import resolve
@@ -141,8 +141,8 @@ def test_no_field_is_suggested_that_the_algorithm_does_not_read(tmp_path):
 
 
 def test_of_few_names_all_are_named_where_none_is_like_it():
-    assert meant("Es", ["SAC", "ES"]) == "did you mean 'ES'?"
-    assert meant("title", ["low", "high"]) == "there are low, high"
+    assert suggest("Es", ["SAC", "ES"]) == "did you mean 'ES'?"
+    assert suggest("title", ["low", "high"]) == "there are low, high"
 
 
 def test_a_file_of_an_experiment_or_search_names_its_command(tmp_path):

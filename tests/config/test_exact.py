@@ -8,7 +8,7 @@ import pytest
 
 from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
-from esac_mpi.config import Config, ConfigError, changed, load, updated
+from esac_mpi.config import Config, ConfigError, amend, change, load
 from esac_mpi.config.exact import whole
 from esac_mpi.config.genetic import elites
 from esac_mpi.learners import training
@@ -19,7 +19,7 @@ from esac_mpi.play import population
 
 def of(table, **values):
     settings = {f"{table}.{name}": value for name, value in values.items()}
-    return getattr(updated(Config(), settings), table)
+    return getattr(amend(Config(), settings), table)
 
 
 def winners(share, n):
@@ -54,19 +54,19 @@ def ring(share, n, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "count", [winners, trained, best("cem"), best("cem_rl"), training.due, ring]
+    "count", [winners, trained, best("cem"), best("cem_rl"), training.count_due, ring]
 )
 @pytest.mark.parametrize(
     ("share", "n", "by_float"), [(0.7, 45, 31), (0.35, 90, 31), (0.82, 75, 61), (0.14, 75, 11)]
 )
 def test_a_rounded_share_is_that_of_the_decimal(count, share, n, by_float, monkeypatch):
     assert round(share * n) == by_float  # each lies at a half
-    more = {training.due: (0, n), ring: (n, monkeypatch)}.get(count, (n,))
+    more = {training.count_due: (0, n), ring: (n, monkeypatch)}.get(count, (n,))
     assert count(share, *more) == round(Decimal(str(share)) * n) != by_float
 
 
 def test_updates_of_cem_rls_actors_are_those_of_the_decimal():
-    whole = updated(Config(), {"cem_rl.actor_updates_per_step": 0.35})
+    whole = amend(Config(), {"cem_rl.actor_updates_per_step": 0.35})
     params, state = SimpleNamespace(config=whole), SimpleNamespace(last_steps=90)
     assert cem_rl.updates_of_one(params, state) == 32
 
@@ -133,7 +133,7 @@ def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     found, _ = load(line, print)
     assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
-    assert changed(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
+    assert change(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in ("--budget.generations 1.5", "--policy.hidden 64 1.5"):
         with pytest.raises(ConfigError, match=r"1.5\]?: expected (an integer|integers)"):
             load(words.split(), print)

@@ -129,10 +129,10 @@ def judge(line: list[str], place: Path) -> str:
     except SystemExit as end:
         return "help" if output.getvalue().strip() and not end.code else "silent"
     defaults = dict(config.flatten(config.Config()))
-    found = config.updated(found, {name: defaults[name] for name in UNSAVED})
+    found = config.amend(found, {name: defaults[name] for name in UNSAVED})
     back = place / "back.toml"
     back.write_text(config.to_toml(found), encoding="utf-8", errors="replace")
-    again = config.updated(config.Config(), config.read_toml(back))
+    again = config.amend(config.Config(), config.read_toml(back))
     assert again == found or any("\ud800" <= c <= "\udfff" for c in repr(found) + "".join(line))
     return "accepted"
 

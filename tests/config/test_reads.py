@@ -17,11 +17,11 @@ from esac_mpi.config import (
     Config,
     ConfigError,
     Evolution,
+    amend,
     flatten,
     load,
     reads,
     to_toml,
-    updated,
 )
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
@@ -111,7 +111,7 @@ def other(name, value):
 def test_the_declarations_name_what_exists():
     assert {*config.ALGORITHMS} == ALGORITHMS.keys()
     tables = {name.rpartition(".")[0] for name in NAMES} - {""}
-    declared = [reads.declared(algorithm) for algorithm in config.ALGORITHMS]
+    declared = [reads.declared_reads(algorithm) for algorithm in config.ALGORITHMS]
     own_tables = map(config.table_of, config.ALGORITHMS)
     borrowed = chain.from_iterable(own.tables for own in declared)
     assert {*reads.COMMON, *own_tables, *borrowed} == tables
@@ -126,7 +126,7 @@ def test_the_declarations_name_what_exists():
 
 
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
-    found = [reads.unread(updated(Config(), BASE | case), NAMES) for case in CASES]
+    found = [reads.find_unread(amend(Config(), BASE | case), NAMES) for case in CASES]
     conditional = {name for name in NAMES if reads.conditions(name)}
     assert len(conditional) == 91
     for name in conditional:
@@ -136,15 +136,15 @@ def test_every_declared_condition_is_unmet_in_one_of_the_cases():
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case.values())))
 def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
-    base = updated(Config(), BASE | case)
-    idle = reads.unread(base, NAMES)
-    changed = updated(
+    base = amend(Config(), BASE | case)
+    idle = reads.find_unread(base, NAMES)
+    changed = amend(
         base, {name: other(name, value) for name, value in flatten(base) if name in idle}
     )
     assert sum(a != b for a, b in zip(flatten(base), flatten(changed), strict=True)) == len(idle)
     assert config.differences(base, changed) == {}
     for name, chosen in (("base", base), ("changed", changed)):
-        code = loop.train(updated(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
+        code = loop.train(amend(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
         assert code == 0
     for file in ("checkpoint.h5", "metrics.h5"):
         one, two = (read(tmp_path / name / file)[0] for name in ("base", "changed"))
@@ -241,9 +241,9 @@ def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
     found, _ = told(written(load([str(QUICKSTART)])[0]), "--algorithm=es")
     assert (found.es.population_size, found.es.sigma) == (10, 0.02)
     # it was said when the run began
-    assert told(written(found)) == (updated(found, {"run_dir": ""}), [])
+    assert told(written(found)) == (amend(found, {"run_dir": ""}), [])
     # es's default, and meant
-    assert told(written(updated(found, {"es.sigma": 0.005})))[0].es.sigma == 0.005
+    assert told(written(amend(found, {"es.sigma": 0.005})))[0].es.sigma == 0.005
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name} {path.stem}")

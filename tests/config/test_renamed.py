@@ -14,7 +14,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rows
 from esac_mpi.analysis.sensitivity import full_name
 from esac_mpi.config import NAMES, ConfigError, load, read_toml
-from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, former, renewed_name, renewed_value
+from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, first_names, renew_name, renew_value
 from esac_mpi.record import Run, publish, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search.journal import Journal
@@ -76,9 +76,9 @@ def test_each_former_name_is_no_field_and_each_present_one_is():
     assert {*RENAMED.values(), *WORDS} <= {*NAMES}
     for name, words in WORDS.items():
         for before, word in words.items():
-            assert renewed_value(name, before) == word
-            assert former(name, word) == (FORMER.get(name, name), before)
-    assert (renewed_name("esac.sigma"), renewed_value("esac.sampling", "repo")) == (
+            assert renew_value(name, before) == word
+            assert first_names(name, word) == (FORMER.get(name, name), before)
+    assert (renew_name("esac.sigma"), renew_value("esac.sampling", "repo")) == (
         "esac.sigma",
         "repo",
     )

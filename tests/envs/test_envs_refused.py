@@ -8,7 +8,7 @@ import own_envs
 import pytest
 from gymnasium.spaces import Box, Dict, Tuple
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete
 from esac_mpi.training.task_set_up import make_task
 
@@ -48,11 +48,11 @@ ARGMAX = {"ppo.action": "gaussian_argmax"}
     ],
 )
 def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, kind):
-    config = updated(Config(algorithm="ppo"), {"task.id": task, **setting})
+    config = amend(Config(algorithm="ppo"), {"task.id": task, **setting})
     if kind:
         with pytest.raises(TaskError, match=f"^{task}: {kind} actions$"):
             make_task(config)
-        config = updated(config, {"algorithm": "es"})  # which reads nothing of it
+        config = amend(config, {"algorithm": "es"})  # which reads nothing of it
     assert make_task(config).id == task
 
 

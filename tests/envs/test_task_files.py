@@ -3,7 +3,7 @@
 import pytest
 from conftest import ROOT
 
-from esac_mpi.config import PRESETS, Config, check, flatten, read_toml, updated
+from esac_mpi.config import PRESETS, Config, amend, check, flatten, read_toml
 from esac_mpi.envs import make
 
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
@@ -16,7 +16,7 @@ def test_every_task_of_the_paper_has_its_file():
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_task_file_is_accepted_and_holds_differences_only(path):
     values = read_toml(path)
-    config = updated(Config(), values)
+    config = amend(Config(), values)
     check(config)
     same = {name for name, value in flatten(Config()) if name in values and values[name] == value}
     # what a preset sets may be said of a task under every preset
@@ -26,7 +26,7 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
 
 
 def test_task_files_hold_the_papers_values():
-    configs = {path.stem: updated(Config(), read_toml(path)) for path in CONFIGS}
+    configs = {path.stem: amend(Config(), read_toml(path)) for path in CONFIGS}
     suite = {name for name, c in configs.items() if c.task.id.startswith("dm_control/")}
     assert len(suite) == 12
     assert {(configs[n].esac.sigma, configs[n].esac.lr_es) for n in suite} == {(0.01, 0.01)}
@@ -38,7 +38,6 @@ def test_task_files_hold_the_papers_values():
     assert configs["ant"].esac.lr_es == 1e-4
     repo = {**PRESETS["reference-code"], "esac.preset": "reference-code"}
     copies = {
-        path.stem: updated(Config(), {**repo, **read_toml(path)}).esac.sac_copies
-        for path in CONFIGS
+        path.stem: amend(Config(), {**repo, **read_toml(path)}).esac.sac_copies for path in CONFIGS
     }
     assert {name for name, count in copies.items() if count != 4} == {"swimmer"}  # public README

@@ -18,13 +18,13 @@ from esac_mpi.config import (
     Config,
     ConfigError,
     Task,
+    amend,
     as_words,
     check,
     differences,
     from_table,
     load,
     to_toml,
-    updated,
 )
 from esac_mpi.record import Run
 
@@ -33,7 +33,7 @@ FILE = '[task]\nid = "Hopper-v5"\n[task.kwargs]\nhealthy_z_range = [0.8, inf]\nf
 
 def read_back(config):
     """Return a configuration as it comes back from a file."""
-    return updated(Config(), from_table(tomllib.loads(to_toml(config)), "it"))
+    return amend(Config(), from_table(tomllib.loads(to_toml(config)), "it"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from conftest import run
 from words import words
 
 from esac_mpi import envs
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.envs import identity, probe
 from esac_mpi.record import Run, task_identity
 from esac_mpi.training import check, provenance
@@ -119,10 +119,10 @@ def test_a_run_warns_once_and_counts_the_steps_that_it_took(monkeypatch, world):
 
 
 def test_check_has_a_line_about_it(world):
-    config = updated(Config(), {"algorithm": "es", "policy.hidden": (8, 8)})
+    config = amend(Config(), {"algorithm": "es", "policy.hidden": (8, 8)})
 
     def line(task):
-        _, rank, *_ = check.ranks.look(updated(config, {"task.id": task}), world)
+        _, rank, *_ = check.ranks.look(amend(config, {"task.id": task}), world)
         *_, found = check.run.playing(config, [rank])
         return found
 
@@ -225,7 +225,7 @@ def test_many_modules_are_told_in_few_characters(monkeypatch):
     for i in range(70):
         monkeypatch.setitem(sys.modules, f"part_{i:02}", sys.modules["own_envs"])
     imported = {f"part_{i:02}" for i in range(70)}
-    monkeypatch.setattr(identity, "_imported", lambda tree, name: imported)
+    monkeypatch.setattr(identity, "_imported_names", lambda tree, name: imported)
     layers = envs.make("stacks:Walk-v0").layers
     entries = identity.source("stacks:Walk-v0", layers).split(", ")
     assert len(entries) == 51
@@ -276,7 +276,7 @@ def test_what_is_another_in_every_process_is_not_recorded(world):
     made = identity.identity(env)
 
     def model(found):
-        return provenance.task(env, made, found, True)["task_model"]
+        return provenance.gather_task(env, made, found, True)["task_model"]
 
     apart = probe.Probe("observations 1, rewards 2, ends 3", frozenset({"observations"}))
     assert model(apart) == made["model"]  # a wrapper's doing

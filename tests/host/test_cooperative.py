@@ -53,7 +53,7 @@ def test_what_is_told_of_slow_parts_is_told_of_each(monkeypatch):
         return "all"
 
     def told():
-        return turns_and_result(cooperative.reporting(work(), lambda *part: part, every=4))
+        return turns_and_result(cooperative.report(work(), lambda *part: part, every=4))
 
     monkeypatch.setattr(cooperative, "LONGEST", math.inf)
     assert told() == ([("d", 4)], "all")

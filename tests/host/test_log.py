@@ -214,6 +214,6 @@ def test_a_log_without_room_is_no_error():
             raise OSError(28, "No space left on device")
 
     before = log.logger.handlers[:], log.logger.propagate
-    with log.kept():
+    with log.preserve_log():
         log.logger.addHandler(Full())
     assert (log.logger.handlers[:], log.logger.propagate) == before

@@ -9,7 +9,7 @@ from in_process import started
 
 import esac_mpi
 from esac_mpi.commands import NAMES
-from esac_mpi.config import Config, ConfigError, changed, load
+from esac_mpi.config import Config, ConfigError, change, load
 from esac_mpi.host import paths
 from esac_mpi.record import Refused, Unreadable
 
@@ -36,17 +36,17 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
         "./~/x": home.parent / "here/~/x",
     }
     for text, path in told.items():
-        assert paths.given(text) == path
-        assert paths.given(paths.given(text)) == path
-    assert paths.given("~root") == Path("/root")
+        assert paths.read_path(text) == path
+        assert paths.read_path(paths.read_path(text)) == path
+    assert paths.read_path("~root") == Path("/root")
     # what needs no home stays as it was written
-    assert paths.expanded("./runs//x/") == "./runs//x/"
+    assert paths.expand_home("./runs//x/") == "./runs//x/"
     for text in (NOBODY, "$SCRATCH/x", "${USER}/b"):
         with pytest.raises(ValueError, match="write the path itself"):
-            paths.given(text, ValueError)
+            paths.read_path(text, ValueError)
     Path("a$b").mkdir()
-    assert paths.given("a$b/../a$b") == Path("a$b/../a$b")
-    assert paths.given("/a/$HOME; 'x'") == Path("/a/$HOME; 'x'")  # a name like any
+    assert paths.read_path("a$b/../a$b") == Path("a$b/../a$b")
+    assert paths.read_path("/a/$HOME; 'x'") == Path("/a/$HOME; 'x'")  # a name like any
 
 
 def test_options_a_file_and_settings_mean_the_home_directory(home):
@@ -56,7 +56,7 @@ def test_options_a_file_and_settings_mean_the_home_directory(home):
         config, _ = load([*argv, "--aes_rl.replay=~/t"])
         assert (config.run_dir, config.start_from) == (f"{home}/r", f"{home}/s")
         assert config.aes_rl.replay == f"{home}/t"
-    found = changed(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings")
+    found = change(Config(run_dir="~/r"), {"start_from": "~/s"}, "settings")
     assert (found.run_dir, found.start_from) == (f"{home}/r", f"{home}/s")
 
 
@@ -95,7 +95,7 @@ def test_a_study_may_lie_in_the_home_directory(home):
     text = 'config = "~/c.toml"\ndirectory = "~/s"\ntrials = 1\n[search]\n"es.sigma" = [0.1, 0.2]\n'
     (home / "c.toml").write_text('algorithm = "es"\n')
     (home / "study.toml").write_text(text)
-    found = study.read(paths.given("~/study.toml"))
+    found = study.read(paths.read_path("~/study.toml"))
     assert (found.path, found.file) == (home / "s", {"algorithm": "es"})
     (home / "study.toml").write_text(text.replace("~/s", NOBODY))
     with pytest.raises(study.Unusable, match="has no home directory"):

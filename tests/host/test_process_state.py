@@ -193,7 +193,7 @@ def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
 def test_what_a_task_sets_for_itself_stays(monkeypatch):
     monkeypatch.delenv("ITS_OWN", raising=False)
     before = sys.path[:]
-    with process_state.kept() as changed:
+    with process_state.preserve_state() as changed:
         os.environ.update(ITS_OWN="1", SLURM_JOB_ID="1")
         sys.path.insert(0, "/its/own")
         random.seed(3)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from esac_mpi.host import batch_system
-from esac_mpi.host.stop import SIGNALS, WARNINGS, Stop, asking
+from esac_mpi.host.stop import SIGNALS, WARNINGS, Stop, stop_signals
 from esac_mpi.host.watchdog import Watchdog
 
 
@@ -87,7 +87,10 @@ def test_the_limit_of_processor_time_is_one_wish(stop):
 
 @pytest.mark.parametrize("number", WARNINGS)
 def test_a_warning_is_left_to_nohup_and_to_the_program_around_us(stop, number):
-    assert set(asking()) == {*SIGNALS, *WARNINGS}  # also inside a search, which hears them itself
+    assert set(stop_signals()) == {
+        *SIGNALS,
+        *WARNINGS,
+    }  # also inside a search, which hears them itself
     stop.let_go()
     for handler in (signal.SIG_IGN, lambda given, frame: None):
         signal.signal(number, handler)
@@ -162,10 +165,10 @@ def test_what_a_job_that_knows_its_end_leaves():
     for past, left in ((30, -30), (7200, INF)):  # its last seconds; another job's
         alone = {"SLURM_JOB_END_TIME": str(now - past)}
         assert batch_system.seconds_left(alone) == INF  # of no job
-        assert batch_system.stale(alone)
+        assert batch_system.is_stale(alone)
         found = alone | JOB
         assert batch_system.seconds_left(found, lambda line: "") == pytest.approx(left, abs=2)
-        assert bool(batch_system.stale(found)) == (left == INF)
+        assert bool(batch_system.is_stale(found)) == (left == INF)
         told = batch_system.seconds_left(found, lambda line: "7 1:00:00")
         assert told == pytest.approx(3600 if left == INF else left, abs=2)
 

@@ -17,7 +17,7 @@ from whole_runs import science, summary
 from esac_mpi.analysis import views
 from esac_mpi.config import ALGORITHMS
 from esac_mpi.envs.probe import PROBE_STEPS
-from esac_mpi.host.invocation import called
+from esac_mpi.host.invocation import call_of
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.record import Run, read
 from esac_mpi.training import ended, session
@@ -140,7 +140,7 @@ def test_what_ranks_share_is_released_where_all_end_together(monkeypatch, ranks,
     def fails(*arguments):
         raise error
 
-    monkeypatch.setattr(session, "do", fails)
+    monkeypatch.setattr(session, "carry_out", fails)
     with pytest.raises(type(error)):
         session.run(world, session.Asked(dict, []))
     assert bool(freed) == released
@@ -227,13 +227,13 @@ def test_the_line_that_plots_works_where_it_is_printed(tmp_path, monkeypatch):
     python = Path(sys.executable)
     monkeypatch.setenv("PATH", str(python.parent))
     monkeypatch.chdir(tmp_path)
-    assert called("plot") == "esac-mpi plot"
+    assert call_of("plot") == "esac-mpi plot"
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert called("plot") == f"{python.with_name('esac-mpi')} plot"
-    subprocess.run(f"{called('plot')} --help", shell=True, capture_output=True, check=True)
+    assert call_of("plot") == f"{python.with_name('esac-mpi')} plot"
+    subprocess.run(f"{call_of('plot')} --help", shell=True, capture_output=True, check=True)
 
 
 def test_where_no_command_is_installed_the_line_is_the_modules(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python3.11"))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    assert called("plot") == f"{tmp_path}/python3.11 -m esac_mpi.commands plot"
+    assert call_of("plot") == f"{tmp_path}/python3.11 -m esac_mpi.commands plot"

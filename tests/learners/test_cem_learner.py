@@ -8,7 +8,7 @@ import torch
 from gradients import distance, flat, modules, same
 from plain_td3 import PlainCritic
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, make, make_operators
 from esac_mpi.operators.noise import Purpose, generator
@@ -25,7 +25,7 @@ def settings(activation="tanh", layer_norm=False, linear=False, **values) -> Con
     policy |= {"layer_norm": layer_norm, "linear": linear}
     chosen = {f"policy.{name}": value for name, value in policy.items()}
     chosen |= {f"cem_rl.{name}": value for name, value in {"batch_size": 16, **values}.items()}
-    return updated(Config(), {"algorithm": "cem_rl", "learner.device": "cpu", **chosen})
+    return amend(Config(), {"algorithm": "cem_rl", "learner.device": "cpu", **chosen})
 
 
 def transitions(count: int) -> np.ndarray:
@@ -141,6 +141,6 @@ def test_slow_updates_yield_after_each_and_come_to_the_same(monkeypatch):
     for longest in (math.inf, 0.0):
         monkeypatch.setattr(cooperative, "LONGEST", longest)
         training = operators.training(theta, critic, states, 25, np.random.default_rng(1))
-        work = cooperative.reporting(training, lambda done, _: counts.append(done))
+        work = cooperative.report(training, lambda done, _: counts.append(done))
         assert np.array_equal(cooperative.run(work), expected)
     assert counts == [10, 20, 25, *range(1, 26)]

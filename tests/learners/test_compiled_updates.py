@@ -13,8 +13,8 @@ from small_learners import sac as learner
 from whole_runs import assert_same_run
 from words import words
 
-from esac_mpi.config import Config, updated
-from esac_mpi.learners import NoDevice, cpu, prepare, settled
+from esac_mpi.config import Config, amend
+from esac_mpi.learners import NoDevice, cpu, prepare, resolve_auto
 from esac_mpi.learners.compiled import CompiledUpdate
 from esac_mpi.record import Run
 from esac_mpi.training.check import learner as check
@@ -109,12 +109,12 @@ def test_phases_are_those_of_torch_but_for_rounding(path):
 
 
 def settings(**values) -> Config:
-    config = updated(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
-    return updated(config, {name.replace("__", "."): value for name, value in values.items()})
+    config = amend(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
+    return amend(config, {name.replace("__", "."): value for name, value in values.items()})
 
 
 def kernels(learner="sac", **values):
-    return settled(settings(**values), learner).learner.kernels
+    return resolve_auto(settings(**values), learner).learner.kernels
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
 
 
 SMALL = {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch"}
-CORE = updated(Config(), {**SMALL, "sac.batch_size": 16})
+CORE = amend(Config(), {**SMALL, "sac.batch_size": 16})
 
 
 def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
@@ -222,7 +222,7 @@ def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
     monkeypatch.setenv("MKL_CBWR", "AVX")
     (line,) = check.core(CORE, Line(), 0.01)
     assert line.remedy.startswith("unset MKL_CBWR=AVX for all ranks")
-    assert not check.core(updated(CORE, {"algorithm": "es"}), Line(), 0.0)
+    assert not check.core(amend(CORE, {"algorithm": "es"}), Line(), 0.0)
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():

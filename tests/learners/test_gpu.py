@@ -12,7 +12,7 @@ from small_learners import learner, sac
 from small_runs import OPTIONS
 
 from esac_mpi import learners
-from esac_mpi.config import Config, load, updated
+from esac_mpi.config import Config, amend, load
 from esac_mpi.envs import make
 from esac_mpi.learners import NoDevice, chunks, gpu
 from esac_mpi.learners.chunks import Chunks
@@ -63,7 +63,7 @@ def cuda(monkeypatch):
 
 
 def settings(device, precision="fp32"):
-    return updated(Config(), {"learner.device": device, "learner.precision": precision}).learner
+    return amend(Config(), {"learner.device": device, "learner.precision": precision}).learner
 
 
 @pytest.mark.parametrize(("named", "number"), [("auto", 0), ("cuda", 0), ("cuda:1", 1)])
@@ -75,7 +75,7 @@ def test_the_gpu_that_is_named_is_current_and_repeats_bits(cuda, monkeypatch, na
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
     monkeypatch.setattr(torch.version, "cuda", "12.8")
     described = "cuda (GPU, 132 multiprocessors, CUDA 12.8, cuBLAS :4096:8)"
-    assert gpu.named(torch.device("cuda", number)) == described
+    assert gpu.device_name(torch.device("cuda", number)) == described
     assert not torch.backends.cuda.matmul.allow_tf32
     gpu.choose(settings(named, "tf32"))
     assert torch.backends.cuda.matmul.allow_tf32
@@ -216,7 +216,7 @@ def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
         gpu.refuse_too_large(1001, "x")
     made = sac()
     made.device = torch.device("cuda")
-    needed = Chunks.bytes(made) + sum(tensor.nbytes for tensor in made.kept()) + 2**30
+    needed = Chunks.bytes(made) + sum(tensor.nbytes for tensor in made.carried()) + 2**30
     with pytest.raises(NoDevice, match=f"SAC's replay of 500 transitions .* need {needed:,} bytes"):
         made.ready()
 
@@ -240,7 +240,7 @@ def test_what_other_ranks_learn_with_never_asks_for_a_gpu(monkeypatch):
     critic = np.zeros(operators.critic_size, np.float32)
     assert operators.distilled((theta, theta), theta, states, critic, random).shape == (layout.d,)
     assert operators.proximal(theta, states, random).shape == (layout.d,)
-    cem = updated(Config(), {"algorithm": "cem_rl", "policy.hidden": (8, 8)})
+    cem = amend(Config(), {"algorithm": "cem_rl", "policy.hidden": (8, 8)})
     operators = set_up.make_operators(cem, layout)
     critic = np.zeros(operators.critic_size, np.float32)
     assert operators.trained(theta, critic, states, 2, random).shape == (layout.d,)
@@ -255,7 +255,7 @@ def test_the_updates_a_second_are_found(monkeypatch):
 
 
 def test_the_check_tells_model_memory_and_updates_a_second(cuda, monkeypatch):
-    config = updated(Config(), {"algorithm": "td3", "learner.device": "cuda"})
+    config = amend(Config(), {"algorithm": "td3", "learner.device": "cuda"})
     made, env, rate = learner("td3"), make("CyclicMDP-v0"), "updates_per_second"
     made.chunks = Chunks(made, FakeGpu())
     monkeypatch.setattr(learners, "make", lambda *_, **__: made)
@@ -273,7 +273,7 @@ def test_the_check_tells_model_memory_and_updates_a_second(cuda, monkeypatch):
     monkeypatch.setattr(learners, "make", raising("too small", NoDevice))
     (line,) = check.gpu(config, env, ROOT)
     assert (line.fatal, line.remedy) == (True, "too small")
-    assert check.gpu(updated(config, {"learner.device": "cpu"}), env, ROOT) == []
+    assert check.gpu(amend(config, {"learner.device": "cpu"}), env, ROOT) == []
 
 
 AES = {"workers": 2, "update_cost": 10.0, "critic_chunk": 10}
@@ -293,7 +293,7 @@ def test_the_check_asks_for_the_room_that_a_run_takes(cuda, monkeypatch, name, f
     monkeypatch.setattr(chunks, "updates_per_second", lambda *_: 1.0)
 
     def make_on_a_cpu(learner, config, *start):
-        asked.append(honest(learner, updated(config, {"learner.device": "cpu"}), *start))
+        asked.append(honest(learner, amend(config, {"learner.device": "cpu"}), *start))
         return asked[0]
 
     monkeypatch.setattr(learners, "make", make_on_a_cpu)
@@ -302,5 +302,5 @@ def test_the_check_asks_for_the_room_that_a_run_takes(cuda, monkeypatch, name, f
     chosen |= {"task.id": "CyclicMDP-v0", "task.horizon": 40}
     chosen |= {"budget.nominal_steps": 0, "budget.env_steps": 10**6}
     chosen |= {f"{name}.{field}": value for field, value in small.items()}
-    check.gpu(updated(Config(), chosen), make("CyclicMDP-v0", 40), ROOT)
+    check.gpu(amend(Config(), chosen), make("CyclicMDP-v0", 40), ROOT)
     assert len(asked[0].replay.ring) == rows

@@ -11,7 +11,7 @@ from whole_runs import assert_same_run, summary
 from words import of_table, words
 
 from esac_mpi.algorithms import td3
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.record import Run
@@ -71,7 +71,7 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how):
     """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step."""
 
     def collect(env, episodes, k, noise):
-        config = updated(Config(), {"algorithm": "td3", "td3.episodes_per_generation": episodes})
+        config = amend(Config(), {"algorithm": "td3", "td3.episodes_per_generation": episodes})
         params = SimpleNamespace(config=config, layout=layout, horizon=20)
         state = SimpleNamespace(generation=k - 1, theta=made.theta, normaliser=None)
         return td3.play(params, state, Alone(), env, noise).episodes()

@@ -8,7 +8,7 @@ import torch
 from gradients import modules
 from torch import nn
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.learners import critics, offspring
 from esac_mpi.learners.network import Network
 from esac_mpi.learners.offspring import GeneticOperators
@@ -20,7 +20,7 @@ LAYOUT = Layout((3, 8, 6, 2), layer_norm=True)
 def operators(layout: Layout, judge=None, **erl) -> GeneticOperators:
     """Return those of a layout; judge: what to judge by in place of the learner's critic."""
     named = {f"erl.{name}": value for name, value in erl.items()}
-    made = GeneticOperators(updated(Config(), {"policy.activation": "tanh", **named}), layout)
+    made = GeneticOperators(amend(Config(), {"policy.activation": "tanh", **named}), layout)
     if judge is not None:
         made._judge = Judged(judge)
     return made
@@ -71,7 +71,7 @@ def test_the_better_action_is_imitated_or_the_second():
     def judge(states, actions):
         return np.floor(actions[:, 0])
 
-    chosen = offspring.preferred(judge, np.zeros((4, 1), np.float32), first, second)
+    chosen = offspring.choose_better(judge, np.zeros((4, 1), np.float32), first, second)
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 

@@ -9,15 +9,15 @@ from warm_starts import options, started
 
 from esac_mpi import Policy as SavedPolicy
 from esac_mpi import envs
-from esac_mpi.config import Config, updated
-from esac_mpi.config.reads import unread
+from esac_mpi.config import Config, amend
+from esac_mpi.config.reads import find_unread
 from esac_mpi.config.run import automatic_gain
 from esac_mpi.learners.base import forward
 from esac_mpi.learners.network import Network, Operations, Pass
 from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.params import Params
-from esac_mpi.training.task_set_up import sentences, settled
+from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,10 @@ def test_initial_weights_are_as_without_it_gain_1_and_shift_0():
 
 
 def test_the_output_with_a_path_begins_at_zero():
-    config, plain = updated(Config(), {"seed": 3, "policy.linear": True}), Layout((3, 4, 5, 2))
+    config, plain = (
+        amend(Config(), {"seed": 3, "policy.linear": True}),
+        Layout((3, 4, 5, 2)),
+    )
     layout = Layout(plain.sizes, linear=config.policy.path_gain(plain.sizes[0]))
     views = layout.views(Params(config, layout, 10, None).initial(1))
     assert not any(view.any() for view in views[-2:])
@@ -81,14 +84,14 @@ def test_the_gain_of_the_linear_path_is_by_the_observations():
     gains = {n: automatic_gain(n) for n in (8, 17, 24, 105, 348)}
     assert gains == {8: 4.0, 17: 4.0, 24: 3.4, 105: 1.6, 348: 1.0}  # 4 sqrt(17 / n), at least 1
     ant = envs.make("Ant-v5")
-    config, names = settled(Config(), ant)
+    config, names = resolve_by_task(Config(), ant)
     assert (config.policy.linear_gain, "policy.linear_gain" in names.split()) == (1.6, True)
-    assert "policy.linear_gain 1.6: for 105 observations" in list(sentences(config, names, ant))
-    asked = updated(Config(), {"policy.linear_gain": 4.0})
-    kept, names = settled(asked, ant)
+    assert "policy.linear_gain 1.6: for 105 observations" in list(describe_task(config, names, ant))
+    asked = amend(Config(), {"policy.linear_gain": 4.0})
+    kept, names = resolve_by_task(asked, ant)
     assert (kept.policy, "linear_gain" in names) == (asked.policy, False)
     for no_path in ({"policy.hidden": ()}, {"policy.linear": False}):  # as 0.2.0 had it
-        assert settled(updated(Config(), no_path), ant)[0].policy.linear_gain == 4.0
+        assert resolve_by_task(amend(Config(), no_path), ant)[0].policy.linear_gain == 4.0
 
 
 def network(sizes, theta, activation="relu", layer_norm=False, linear=0.0):
@@ -227,8 +230,8 @@ def test_between_bfloat16_products_the_normalisation_is_float32(members):
 
 
 def test_a_gain_of_no_path_is_not_read():
-    plain = updated(Config(), {"policy.linear": False})
-    assert unread(plain, ["policy.linear_gain"]).keys() == {"policy.linear_gain"}
+    plain = amend(Config(), {"policy.linear": False})
+    assert find_unread(plain, ["policy.linear_gain"]).keys() == {"policy.linear_gain"}
 
 
 @pytest.mark.parametrize(

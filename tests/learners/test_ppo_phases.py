@@ -18,7 +18,7 @@ from whole_runs import assert_same_run, summary
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ppo as algorithm
-from esac_mpi.config import Config, ConfigError, check, updated
+from esac_mpi.config import Config, ConfigError, amend, check
 from esac_mpi.host.errors import INSTALL
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.operators.noise import Purpose, integer
@@ -115,7 +115,7 @@ def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
 def test_a_minibatch_of_one_step_is_refused():
     settings = {"algorithm": "ppo", "ppo.steps_per_generation": 33, "ppo.batch_size": 16}
     with pytest.raises(ConfigError, match=r"ppo.batch_size = 16"):
-        check(updated(Config(), settings))
+        check(amend(Config(), settings))
 
 
 def test_arrays_of_another_kind_are_refused():

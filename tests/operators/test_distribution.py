@@ -26,7 +26,7 @@ def individual(gaussian: Gaussian, seed: int, k: int, i: int, n: int, mirrored: 
     for number, part in noise.blocks(gaussian.mean.size):
         eps = noise.normal(seed, Purpose.MUTATION, k, slot, number, part.stop - part.start)
         block = Gaussian(gaussian.mean[part], gaussian.variance[part])
-        blocks.append(distribution.sampled(block, eps, sign))
+        blocks.append(distribution.sample(block, eps, sign))
     return np.concatenate(blocks)
 
 
@@ -38,8 +38,8 @@ def test_the_second_half_mirrors_the_first():
 
 def test_an_individual_is_so_many_deviations_from_the_mean():
     gaussian = Gaussian(row(1, -2, 3), row(4, 0.25, 9))
-    same(distribution.sampled(gaussian, row(0.5, 4, -1)), row(2, 0, 0))
-    same(distribution.sampled(gaussian, row(0.5, 4, -1), -1), row(0, -4, 6))
+    same(distribution.sample(gaussian, row(0.5, 4, -1)), row(2, 0, 0))
+    same(distribution.sample(gaussian, row(0.5, 4, -1), -1), row(0, -4, 6))
 
 
 def test_weights_of_elites_by_hand():
@@ -97,11 +97,11 @@ def test_blocks_are_parts_of_the_whole_to_the_bit():
 def test_an_arrival_by_hand():
     gaussian, z = Gaussian(row(1, 0), row(1, 2)), row(3, -4)
     # mean (1, 0) + (2, -4) / 4 = (1.5, -1); spread (2, -4) (1.5, -3) = (3, 12)
-    mean, variance = distribution.moved(gaussian, z, 0.25, 4.0, 1e-5)
+    mean, variance = distribution.move(gaussian, z, 0.25, 4.0, 1e-5)
     same(mean, row(1.5, -1))
     same(variance, row(1.5, 4.5))
     # away from it: mean (0, 2), spread (2, -4) (3, -6) = (6, 24)
-    mean, variance = distribution.moved(gaussian, z, -0.5, 4.0, 1e-5)
+    mean, variance = distribution.move(gaussian, z, -0.5, 4.0, 1e-5)
     same(mean, row(0, 2))
     same(variance, row(2.25, 7.5))
 
@@ -110,17 +110,17 @@ def test_a_full_move_is_to_the_individual_itself():
     random = np.random.default_rng(0)
     gaussian = Gaussian(*random.random((2, 100)).astype(np.float32))
     z = random.random(100).astype(np.float32)
-    mean, variance = distribution.moved(gaussian, z, 1.0, 1.0, 1e-5)
+    mean, variance = distribution.move(gaussian, z, 1.0, 1.0, 1e-5)
     same(mean, z)
     same(variance, np.full(100, 1e-5, np.float32))
 
 
 def test_an_arrival_that_says_nothing_changes_no_bit():
     gaussian = Gaussian(row(1, 0), row(1, 1e-7))
-    same(distribution.moved(gaussian, row(np.nan, np.inf), 0.0, math.inf, 1e-5), gaussian)
+    same(distribution.move(gaussian, row(np.nan, np.inf), 0.0, math.inf, 1e-5), gaussian)
     # fixed n, p = 0, as printed: the variance alone moves, from (1, 1e-7) a tenth of the way to
     # (4, 9)
-    mean, variance = distribution.moved(gaussian, row(3, -3), 0.0, 10.0, 1e-5)
+    mean, variance = distribution.move(gaussian, row(3, -3), 0.0, 10.0, 1e-5)
     same(mean, gaussian.mean)
     np.testing.assert_allclose(variance, [1.3, 0.9], rtol=1e-6)
 
@@ -129,9 +129,9 @@ def test_moves_by_one_nth_give_mean_and_variance_of_all():
     arrivals = np.random.default_rng(1).normal(3.0, 2.0, (40, 7)).astype(np.float32)
     whole = sample = Gaussian(arrivals[0], np.zeros(7, np.float32))
     for n, z in enumerate(arrivals[1:], 2):
-        whole = distribution.moved(whole, z, 1 / n, n, 0.0)
+        whole = distribution.move(whole, z, 1 / n, n, 0.0)
         weight = update_rules.weight_of_past(AESRL(variance_rule="adaptive"), 1 / n)
-        sample = distribution.moved(sample, z, 1 / n, weight, 0.0)
+        sample = distribution.move(sample, z, 1 / n, weight, 0.0)
         seen = arrivals[:n]
         np.testing.assert_allclose(whole.mean, seen.mean(axis=0), rtol=1e-5)
         np.testing.assert_allclose(whole.variance, seen.var(axis=0), rtol=1e-4)
@@ -141,8 +141,8 @@ def test_moves_by_one_nth_give_mean_and_variance_of_all():
 
 def test_a_variance_is_scaled_down_to_its_floor():
     gaussian = Gaussian(row(1, 0), row(1, 1e-5))
-    same(distribution.scaled(gaussian, 0.5, 1e-5).variance, row(0.5, 1e-5))
-    assert distribution.scaled(Gaussian(row(1), row(1e-7)), 1.0, 1e-5).variance == row(1e-7)
+    same(distribution.scale_variance(gaussian, 0.5, 1e-5).variance, row(0.5, 1e-5))
+    assert distribution.scale_variance(Gaussian(row(1), row(1e-7)), 1.0, 1e-5).variance == row(1e-7)
 
 
 def test_the_ring_has_no_elites_until_it_is_full():
@@ -191,9 +191,9 @@ def test_where_all_would_stay_one_gives_way_to_a_new_one():
     assert [part.tolist() for part in everyone] == [[0, 1, 2, 3], []]
     gone = set()
     for seed in range(20):
-        kept, drawn = distribution.renewed(everyone, np.random.default_rng(seed))
+        kept, drawn = distribution.replace_one(everyone, np.random.default_rng(seed))
         gone |= {0, 1, 2, 3} - {*kept.tolist()}
         assert (len(kept), drawn.tolist()) == (3, [4])
     assert gone == {0, 1, 2, 3}
     some = distribution.Mixing(np.array([0, 2]), np.array([1]))
-    assert distribution.renewed(some, np.random.default_rng(0)) is some
+    assert distribution.replace_one(some, np.random.default_rng(0)) is some

@@ -20,7 +20,7 @@ def whole(epsilon, k, slot):
 
 def made(world, kind, layout=LAYOUT, rank=1):
     values = {"esac.noise": kind, "esac.noise_table_size": 100_000, "esac.noise_rank": rank}
-    return make(config.updated(config.Config(), values).esac, 4, layout, world)
+    return make(config.amend(config.Config(), values).esac, 4, layout, world)
 
 
 @pytest.mark.parametrize("kind", KINDS)

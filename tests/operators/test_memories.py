@@ -15,7 +15,7 @@ def row(age: int, owner: int = 0) -> list[float]:
 
 
 def memory(*ages: int, kappa: int, owner: int = 0) -> Memory:
-    made = memories.blank(kappa, 3)
+    made = memories.make_empty(kappa, 3)
     made.ages[: len(ages)] = ages
     for place, age in enumerate(ages):
         made.rows[place] = row(age, owner)
@@ -51,7 +51,7 @@ def inherited(first: Memory, second: Memory, kappa: int, random: Drawn | None = 
 
 
 def test_a_blank_memory_holds_nothing():
-    blank = memories.blank(4, 3)
+    blank = memories.make_empty(4, 3)
     assert (blank.rows.shape, blank.rows.dtype, blank.ages.dtype) == ((4, 3), np.float32, np.int64)
     assert ages(blank) == []
     assert memories.states(blank, 2).shape == (0, 2)
@@ -125,7 +125,7 @@ def test_the_newest_of_a_shuffled_memory_are_its_last():
     # 5 4 3 1
     shuffled = inherited(memory(1, 5, kappa=4), memory(3, 4, kappa=4), 4, Drawn([1, 3, 2, 0]))
     assert remembered(shuffled, 2, 8) == [3, 1, 8, 9]
-    assert ages(memories.newest(shuffled, 2)) == [3, 1]
+    assert ages(memories.select_newest(shuffled, 2)) == [3, 1]
 
 
 def test_a_sample_has_distinct_positions_of_the_newest():
@@ -165,7 +165,7 @@ def test_what_the_replay_has_lost_is_stored_once(capacity, lost):
     several = [memory(0, 3, 4, 4, 9, kappa=6), memory(kappa=6), memory(3, 4, 5, 7, 8, 9, kappa=6)]
     held = Memory(*(np.stack(parts) for parts in zip(*several, strict=True)))
     ring = replay(9, capacity=capacity)
-    rows = memories.lost(held, ring)
+    rows = memories.collect_lost(held, ring)
     assert rows[:, 0].tolist() == lost
     again = Memory(np.full_like(held.rows, 77), held.ages)
     memories.refill(again, rows, ring)

@@ -6,20 +6,12 @@ import numpy as np
 import pytest
 from esac_by_hand import Track
 
-from esac_mpi.play.transitions import (
-    Recorder,
-    columns,
-    joined,
-    packed,
-    packed_size,
-    unpacked,
-    width,
-)
+from esac_mpi.play.transitions import Recorder, columns, join, pack, packed_size, unpack, width
 
 
 def test_a_row_has_its_parts_in_their_order():
     action = np.array([0.5, -0.5, 0.25], np.float32)
-    row = joined(np.array([1.0, 2.0]), action, 7.0, True, np.array([3.0, 4.0]))
+    row = join(np.array([1.0, 2.0]), action, 7.0, True, np.array([3.0, 4.0]))
     assert row.dtype == np.float32
     assert row.tolist() == [1, 2, 0.5, -0.5, 0.25, 7, 1, 3, 4]
     assert len(row) == width(2, 3) == 9
@@ -100,8 +92,8 @@ def test_a_recorder_knows_an_end_from_a_time_limit(task, terminated):
 def test_what_is_packed_for_the_way_is_unpacked_as_it_was():
     rows = np.random.default_rng(0).normal(size=(3, 7)).astype(np.float32)
     for count in (0, 1, 3):
-        travelling = packed(rows[:count], 4)
+        travelling = pack(rows[:count], 4)
         assert (travelling.dtype, len(travelling)) == (np.float64, packed_size(4, 7))
-        np.testing.assert_array_equal(unpacked(travelling, 7), rows[:count])
+        np.testing.assert_array_equal(unpack(travelling, 7), rows[:count])
     assert packed_size(4, 7) == 1 + 14
     assert packed_size(3, 7) == 1 + 11  # the count, and 21 numbers, two by two

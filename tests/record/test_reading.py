@@ -11,7 +11,7 @@ from read_runs import damage, make
 from short_runs import elsewhere
 
 from esac_mpi import record
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.record import Refused, Run, Unreadable
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_went_back_must_be_opened_again(tmp_path):
 
 
 def test_a_run_that_has_published_nothing_is_open_and_empty(tmp_path):
-    Run.begin(tmp_path, updated(Config(), {"seed": 3}), {}).close()
+    Run.begin(tmp_path, amend(Config(), {"seed": 3}), {}).close()
     run = Run.open(tmp_path)
     assert (run.config.seed, run.status["status"], dict(run.columns)) == (3, "running", {})
     found = run.generation, run.provenance, run.policy, run.newest(), len(run.history)

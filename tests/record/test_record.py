@@ -8,7 +8,7 @@ import pytest
 from short_runs import CONFIG, begin, make, row, snapshot, state
 
 from esac_mpi import record
-from esac_mpi.config import Config, read_toml, updated
+from esac_mpi.config import Config, amend, read_toml
 from esac_mpi.record import Refused, Run, read
 
 
@@ -16,7 +16,7 @@ def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
     path = tmp_path / "deep" / "run"
     run = begin(path)
     assert (run.restored, run.dropped, run.complete, run.wall_seconds) == (None, 0, False, 0)
-    assert updated(Config(), read_toml(path / "config.toml")) == CONFIG
+    assert amend(Config(), read_toml(path / "config.toml")) == CONFIG
     assert (path / "run.lock").read_text().split()[:2] == [socket.gethostname(), str(os.getpid())]
     run.append(*row(0))
     run.publish_metrics(force=True)
@@ -89,7 +89,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
     make(tmp_path)
     before = snapshot(tmp_path)
     other = {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9, "policy.hidden": (16, 8)}
-    other = updated(CONFIG, other)
+    other = amend(CONFIG, other)
     with pytest.raises(Refused) as refusal:
         begin(tmp_path, other)
     for said in ("esac.sigma: 0.02 -> 0.5", "seed: 0 -> 7", "--fresh", " -> 16 8\n"):
@@ -100,7 +100,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
         (tmp_path / name).unlink()
     with pytest.raises(Refused, match="seed: 0 -> 7"):  # by config.toml
         begin(tmp_path, other)
-    begin(tmp_path, updated(CONFIG, {"budget.generations": 9, "learner.device": "cpu"})).close()
+    begin(tmp_path, amend(CONFIG, {"budget.generations": 9, "learner.device": "cpu"})).close()
     assert "learner.device was auto, is now cpu" in caplog.text
 
 

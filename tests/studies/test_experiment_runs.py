@@ -14,7 +14,7 @@ from whole_runs import wait_for
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rowfiles
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
 
@@ -99,10 +99,10 @@ def test_what_is_done(tmp_path):
         assert running.is_done(replace(one, ranks=ranks))
     with pytest.raises(Unusable, match=r"was made on 4 rank\(s\), and is planned on 2"):
         running.is_done(replace(one, ranks=2))
-    more = replace(one, config=updated(config, {"budget.nominal_steps": 2_000_000}))
+    more = replace(one, config=amend(config, {"budget.nominal_steps": 2_000_000}))
     assert not running.is_done(more)  # its budget was raised
     with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.02 -> 0\.1"):
-        running.is_done(replace(one, config=updated(config, {"es.sigma": 0.1})))
+        running.is_done(replace(one, config=amend(config, {"es.sigma": 0.1})))
     for status in ("requeue", "failed"):
         half = a_run(tmp_path, config, name=status)
         finished(half.run_dir, config, status=status)
@@ -197,10 +197,10 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call)
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
     single, parallel = a_run(tmp_path, Config()), a_run(tmp_path, Config(), ranks=2)
     going = [running.Going(single, None, 0.0)]
-    assert [running.room(single, going, n) for n in (1, 2)] == [False, True]
-    assert running.room(parallel, [], 1)
-    assert not running.room(parallel, going, 8)
-    assert not running.room(single, [running.Going(parallel, None, 0.0)], 8)
+    assert [running.has_room(single, going, n) for n in (1, 2)] == [False, True]
+    assert running.has_room(parallel, [], 1)
+    assert not running.has_room(parallel, going, 8)
+    assert not running.has_room(single, [running.Going(parallel, None, 0.0)], 8)
     assert running.command(parallel)[1:3] == ["-n", "2"]
     assert running.command(single)[:3] == [sys.executable, "-m", "esac_mpi"]
 

@@ -12,7 +12,7 @@ from conftest import ROOT
 from small_studies import SEARCH, SETTINGS, completed, made, write
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, differences, load, updated
+from esac_mpi.config import Config, amend, differences, load
 from esac_mpi.record import Run
 from esac_mpi.studies.search import report
 from esac_mpi.studies.search.journal import JOURNAL, Journal
@@ -189,7 +189,7 @@ def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
     )
     out.write_text(call("search best", study.path).out)
     found = load([str(out)])[0]
-    assert found == updated(was, {"seed": 0, "run_dir": Config().run_dir, "max_hours": 0.0})
+    assert found == amend(was, {"seed": 0, "run_dir": Config().run_dir, "max_hours": 0.0})
 
 
 def test_a_field_that_two_choices_let_be_read_is_searched(tmp_path):

@@ -80,7 +80,7 @@ def setting(name: str) -> str:
 
 def make(world, **settings):
     chosen = {setting(name): value for name, value in settings.items()}
-    options = config.updated(config.Config(), {**SETTINGS, **chosen})
+    options = config.amend(config.Config(), {**SETTINGS, **chosen})
     config.check(options)
     params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.record import Run
 from esac_mpi.training.loop import busy_columns
 
@@ -11,7 +11,7 @@ THETA = np.ones(3, np.float32)
 
 def write(path, rows, settings=None, provenance=None, status="complete", final=None, theta=THETA):
     """Write a run of rows of (metrics, timing); return it, held. settings: a Config, or changes."""
-    config = settings if isinstance(settings, Config) else updated(Config(), settings or {})
+    config = settings if isinstance(settings, Config) else amend(Config(), settings or {})
     run = Run.begin(path, config, provenance or {})
     for generation, (metrics, timing) in enumerate(rows, 1):
         if "busy_seconds" in timing:

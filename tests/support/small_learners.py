@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.learners import make
 from esac_mpi.operators.policy import Layout
 
@@ -36,7 +36,7 @@ def learner(
         for key, value in small.items()
         if key in known
     }
-    config = updated(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
+    config = amend(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
 

@@ -3,7 +3,7 @@
 import numpy as np
 from gradients import Line
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.learners import make
 from esac_mpi.operators.policy import Layout
 
@@ -44,5 +44,5 @@ def learner(
     small |= {"action": kind} if kind != "continuous" else {}
     chosen = {"seed": seed, "policy.hidden": sizes[1:-1], "policy.activation": activation}
     chosen |= {"learner.device": "cpu", **{f"ppo.{key}": value for key, value in small.items()}}
-    config, theta = updated(Config(), chosen), np.zeros(Layout(sizes).d, np.float32)
+    config, theta = amend(Config(), chosen), np.zeros(Layout(sizes).d, np.float32)
     return make("ppo", config, Layout(sizes), theta, discrete=kind != "continuous")

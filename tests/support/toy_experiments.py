@@ -6,7 +6,7 @@ import numpy as np
 from conftest import CORRECTED
 from run_files import leave
 
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.studies.experiments import design
 
 TOY = """
@@ -41,7 +41,7 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
 
 
 def configured(**values):
-    return updated(
+    return amend(
         Config(), CORRECTED | {name.replace("__", "."): value for name, value in values.items()}
     )
 

@@ -40,7 +40,7 @@ def test_a_whole_phase_takes_longer_by_its_updates(tmp_path):
 def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):
     rows = [(FOUR, True, (5.0, 3.0, 300), (0.5, 0.5))] * 6
     pair = [run_of(tmp_path / "one", rows), run_of(tmp_path / "two", rows, ranks=2)]
-    figures = list(clock.compared("ESAC", [pair, pair], clock.FIRST))
+    figures = list(clock.compare("ESAC", [pair, pair], clock.FIRST))
     found = {(each.case, each.name): each.plain()["median"] for each in figures}
     assert found["ESAC ranks=1", "generations"] == pytest.approx(2 * 10.6)
     assert found["ESAC ranks=1", "processor time / that"] == pytest.approx(1.0)
@@ -77,7 +77,7 @@ def test_who_fails_is_left_out_with_the_first_line_of_the_reason(capsys):
     rates = measurement.turns({"ours": lambda: (6, 2.0), "theirs": lambda: next(theirs)()}, 2)
     assert {name: list(values) for name, values in rates.items()} == {"ours": [3.0, 3.0]}
     assert capsys.readouterr().err == "theirs: failed: MemoryError: CUDA out of memory\n"
-    assert list(measurement.against("x", {}, "z")) == []
+    assert list(measurement.compare_rates("x", {}, "z")) == []
 
 
 def test_without_an_mpirun_it_is_a_sentence_and_nothing_is_made(tmp_path, monkeypatch, capsys):

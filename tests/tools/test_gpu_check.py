@@ -16,7 +16,7 @@ def test_on_a_cpu_every_learner_agrees_with_itself(monkeypatch):
     """Chunks against chunks to the bit; losses of one by one, of the same order of operations."""
     monkeypatch.setattr(gpu_check, "UPDATES", 4)
     monkeypatch.setattr(chunks, "CHUNK", 1)
-    found = [passed for _, passed, _ in gpu_check.bits("cpu", (8, 8))]
+    found = [passed for _, passed, _ in gpu_check.check_bits("cpu", (8, 8))]
     assert found == [True] * (3 * len(gpu_check.KINDS))
 
 
@@ -24,7 +24,7 @@ def test_what_does_not_agree_is_found(monkeypatch):
     monkeypatch.setattr(gpu_check, "KINDS", {"TD3": gpu_check.KINDS["TD3"]})
     monkeypatch.setattr(gpu_check, "UPDATES", 3)
     monkeypatch.setattr(chunks, "CHUNK", 3)
-    make, number = gpu_check.made, iter(range(4))
+    make, number = gpu_check.make_learner, iter(range(4))
 
     def other(*arguments):
         made = make(*arguments)
@@ -32,8 +32,8 @@ def test_what_does_not_agree_is_found(monkeypatch):
             made.critic.values.mul_(1.01)
         return made
 
-    monkeypatch.setattr(gpu_check, "made", other)
-    assert [passed for _, passed, _ in gpu_check.bits("cpu", (8, 8))] == [False] * 3
+    monkeypatch.setattr(gpu_check, "make_learner", other)
+    assert [passed for _, passed, _ in gpu_check.check_bits("cpu", (8, 8))] == [False] * 3
 
 
 def test_differences_are_over_the_largest_value():
@@ -43,10 +43,10 @@ def test_differences_are_over_the_largest_value():
 
 def test_bits_are_compared_over_several_chunks(monkeypatch):
     monkeypatch.setattr(chunks, "CHUNK", 9)
-    made, begun = gpu_check.made("DDPG", "cpu", False, (8, 8)), []
+    made, begun = gpu_check.make_learner("DDPG", "cpu", False, (8, 8)), []
     launch = made.chunks._gpu.launch
     monkeypatch.setattr(made.chunks._gpu, "launch", lambda work: (begun.append(work), launch(work)))
-    gpu_check.many(made)
+    gpu_check.make_chunks(made)
     # where the counter stands at the start of a chunk
     assert [work.args[0] for work in begun if work.args[0] in (0, 9)] == [0, 9] * 3
     assert made.adam["critic"].steps == 5 * 9 + 7
@@ -60,7 +60,7 @@ def test_no_process_of_the_check_is_an_mpi_process_itself():
     """It starts some; to be one of them, a singleton, is in their way under some MPIs."""
     loaded = "{'mpi4py', 'torch', 'esac_mpi.comm.mpi'} & sys.modules.keys()"
     line = f"import sys; from tools import gpu_check; print({loaded})"
-    assert program.ended([sys.executable, "-c", line], 60) == (0, "set()")
+    assert program.run_for([sys.executable, "-c", line], 60) == (0, "set()")
 
 
 def test_figures_come_at_once_and_an_error_ends_its_part(monkeypatch, capsys):
@@ -94,6 +94,6 @@ def test_where_torch_sees_no_gpu_nothing_begins(capsys):
 
 def test_updates_are_told_by_size(monkeypatch):
     monkeypatch.setattr(gpu_check, "SIZES", [learner.Size((8, 8), 16)])
-    found = {what: told for what, _, told in gpu_check.peers("cpu", 0.01, 1)}
+    found = {what: told for what, _, told in gpu_check.measure_peers("cpu", 0.01, 1)}
     assert "updates/s" in found["2x8 batch=16: ours"]
     assert "ratio" in found["2x8 batch=16: ours / CleanRL-style"]

@@ -11,7 +11,7 @@ from esac_mpi.config import ERL
 from esac_mpi.operators import genetics
 from esac_mpi.operators.noise import Purpose, generator
 from tools import operators
-from tools.operators import CELLS, Grid, Played, density, difference, divergence, restored
+from tools.operators import CELLS, Grid, Played, density, difference, divergence, load_newest
 
 
 def test_the_divergence_of_two_kernels_is_that_of_two_normals():
@@ -102,19 +102,19 @@ def test_a_mutant_of_magnitude_0_goes_where_its_parent_goes(runs, capsys, tmp_pa
 
 
 def test_what_is_studied_is_what_training_does(runs):
-    population = restored(runs["pderl"])
+    population = load_newest(runs["pderl"])
     layout, members = population.params.layout, population.state.population
     pairs, n_point = np.array([[2, 1], [0, 4]]), {"seed": 7, "erl.crossover": "n_point"}
-    children = operators.born(population, pairs, n_point)
+    children = operators.breed(population, pairs, n_point)
     random = generator(7, Purpose.CROSSOVER, 0, 1)  # of the second pair
     expected = genetics.n_point(members[0], members[4], layout, random)[0]
     np.testing.assert_array_equal(children[1], expected)
     gaussian = {"seed": 7, "erl.mutation": "gaussian"}
-    mutants = operators.born(population, np.array([[3]]), gaussian)
+    mutants = operators.breed(population, np.array([[3]]), gaussian)
     expected = genetics.gaussian(members[3], layout, ERL(), generator(7, Purpose.GENETIC))
     np.testing.assert_array_equal(mutants[0], expected)
     distilled = {"seed": 7, "erl.crossover": "distillation"}
-    assert not np.array_equal(operators.born(population, pairs, distilled), children)
+    assert not np.array_equal(operators.breed(population, pairs, distilled), children)
     assert (population.state.next_ages.max(axis=1) >= 0).all()
 
 

@@ -14,7 +14,7 @@ from conftest import ROOT
 from esac_mpi import envs
 from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import flatten, resolved
+from esac_mpi.config import flatten, resolve
 from esac_mpi.host.errors import INSTALL
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout, Policy
@@ -84,7 +84,7 @@ def test_evaluations_are_off_the_clock(looking):
     clock[0] += 6.0
     assert teller.look({"p": "a"}, 90)
     expected = [Look(4.0, 50, "p", 10.0, None, 3.0), Look(10.0, 90, "p", 120.0, 100.0, 9.0)]
-    assert race.looked_at(teller.plan.looks) == (None, expected)
+    assert race.read_looks(teller.plan.looks) == (None, expected)
 
 
 def test_a_goal_is_reached_where_other_episodes_confirm_it(looking):
@@ -92,7 +92,7 @@ def test_a_goal_is_reached_where_other_episodes_confirm_it(looking):
     scores.update(a=(130.0, 90.0), b=(110.0, 101.0))
     assert not teller.look({"sac": "a"}, 1)
     assert teller.look({"theta_es": "b", "sac": "a"}, 2)  # a second policy has its own chance
-    seen = [(look.policy, look.mean, look.again) for look in race.looked_at(teller.plan.looks)[1]]
+    seen = [(look.policy, look.mean, look.again) for look in race.read_looks(teller.plan.looks)[1]]
     assert seen == [("sac", 130.0, 90.0), ("theta_es", 110.0, 101.0)]
 
 
@@ -110,7 +110,7 @@ def test_looks_are_due_after_a_twentieth_of_the_clock(looking):
     clock[0] += 0.02
     assert teller.due
     assert teller.look({"": "a"}, 1)  # over, and too late to be looked at
-    assert len(race.looked_at(teller.plan.looks)[1]) == 4
+    assert len(race.read_looks(teller.plan.looks)[1]) == 4
 
 
 LATE, GOOD = Look(30.0, 600, "", 90.0, None, 5.0), Look(40.0, 800, "", 120.0, 100.0, 8.0)
@@ -329,8 +329,8 @@ def test_episodes_side_by_side_are_those_that_are_played_alone():
 def test_ours_have_the_program_s_defaults_on_a_task(entry):
     settings = entry.runs("Ant-v5", 2)[entry.name]
     algorithm = entry.name.lower()
-    found = dict(flatten(resolved({}, settings)))
-    usual = dict(flatten(resolved({}, {"algorithm": algorithm, "task.id": "Ant-v5"})))
+    found = dict(flatten(resolve({}, settings)))
+    usual = dict(flatten(resolve({}, {"algorithm": algorithm, "task.id": "Ant-v5"})))
     differ = {name for name, value in usual.items() if found[name] != value}
     told = {name for name in differ if not name.startswith(("budget.", "evaluation."))}
     assert (found["algorithm"], told) == (algorithm, set())
@@ -414,7 +414,7 @@ def test_one_of_ours_is_looked_at_after_a_generation(tmp_path):
     (tmp_path / "plan.json").write_text(json.dumps(asdict(plan)))
     line = [sys.executable, "-m", "tools.race.peers", tmp_path / "plan.json"]
     assert processes.follow(line, 60, print, processes.environ()) == 0
-    start_up, looks = race.looked_at(plan.looks)
+    start_up, looks = race.read_looks(plan.looks)
     assert start_up > 2.0
     seen = [(look.env_steps, look.policy, look.reached(-1e9)) for look in looks]
     assert seen == [(4 * 200, "theta_es", True)]
@@ -426,8 +426,8 @@ def test_a_learner_of_sb3_has_its_own_normalisation(tmp_path):
     settings = {**sizes, "normalize": True, "gamma": 0.9, "learning_rate": "lin_1e-3"}
     plan = plan_of_a_peer(tmp_path, "SB3 PPO", "stable_baselines3", settings)
     peers.sb3(plan, Teller(plan))
-    assert [look.env_steps for look in race.looked_at(plan.looks)[1]] == [2]
-    model = peers.of_the_zoo(plan, settings)
+    assert [look.env_steps for look in race.read_looks(plan.looks)[1]] == [2]
+    model = peers.make_learner(plan, settings)
     assert (model.lr_schedule(0.5), model.n_envs, model.policy.net_arch) == (5e-4, 2, [8])
     assert model.get_vec_normalize_env().gamma == 0.9
 
@@ -459,8 +459,8 @@ def test_libraries_with_sb3_s_interface_are_run_as_it_is(tmp_path, name, library
     settings = {"net_arch": arch, "learning_rate": "lin_1e-3", "buffer_size": 100}
     plan = plan_of_a_peer(tmp_path, name, library, settings)
     peers.sb3(plan, Teller(plan))
-    assert [look.env_steps for look in race.looked_at(plan.looks)[1]] == [1]
-    model = peers.of_the_zoo(plan, dict(settings))
+    assert [look.env_steps for look in race.read_looks(plan.looks)[1]] == [1]
+    model = peers.make_learner(plan, dict(settings))
     found = type(model).__module__.split(".")[0], type(model).__name__
     assert found == (library, plan.algorithm)
     critics = model.policy.net_arch_qf if library == "sbx" else model.policy.net_arch["qf"]
@@ -468,7 +468,7 @@ def test_libraries_with_sb3_s_interface_are_run_as_it_is(tmp_path, name, library
 
 
 def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
-    env, same = peers.adapted(envs.make("Pendulum-v1")), envs.make("Pendulum-v1")
+    env, same = peers.adapt(envs.make("Pendulum-v1")), envs.make("Pendulum-v1")
     random = np.random.default_rng(3)
     first = same.reset(int(random.integers(2**31)))
     np.testing.assert_array_equal(env.reset(seed=3)[0], first)

@@ -23,7 +23,7 @@ from esac_mpi.host import log, threads
 from esac_mpi.play.rollout import ThetaNotFinite
 from esac_mpi.training import active_run, loop
 from esac_mpi.training.api import resolve
-from esac_mpi.training.task_set_up import settled
+from esac_mpi.training.task_set_up import resolve_by_task
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def test_settings_are_those_of_the_command_line(tmp_path):
     found = esac_mpi.train(file, given, run_dir=where, quiet=True)
     line = f"{file} --task.id CyclicMDP-v0 --task.horizon 9 --es.population_size 4"
     same, _ = load(f"{line} --budget.generations 1 --policy.hidden 5".split())
-    assert found.config == settled(same, make("CyclicMDP-v0"))[0]  # by the task
+    assert found.config == resolve_by_task(same, make("CyclicMDP-v0"))[0]  # by the task
     assert found.config.budget == Budget(generations=1, nominal_steps=0)
     command = found.provenance["command"]
     assert command.startswith(f"esac_mpi.train {file} ")
@@ -84,7 +84,7 @@ def test_a_config_built_by_hand_is_checked(tmp_path):
     strange = replace(config, seed=np.int64(0), es=es)
     found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)
     assert "np." not in (tmp_path / "run/config.toml").read_text()
-    assert found.config == settled(strange, make("CyclicMDP-v0"))[0]  # by the task
+    assert found.config == resolve_by_task(strange, make("CyclicMDP-v0"))[0]  # by the task
     for wrong, said in (
         (replace(config, seed=1.5), "seed = 1.5"),
         (replace(config, es=replace(config.es, optimiser="foo")), "foo"),
@@ -403,7 +403,7 @@ def test_what_the_package_has_not_is_an_attribute_error():
 @pytest.mark.parametrize(("text", "number"), [("2,1", 2), (" 3 ", 3), ("auto", 0), ("", 0)])
 def test_the_number_of_threads_may_be_a_list_or_none(text, number, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", text)
-    with threads.one_each():
+    with threads.single_threaded():
         assert os.environ["OMP_NUM_THREADS"] == "1"
     assert os.environ["OMP_NUM_THREADS"] == text
     assert threads.first_number(text) == number

@@ -14,14 +14,14 @@ from words import of_table, words
 
 from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, automatic, load, on_ranks
+from esac_mpi.config import Config, ConfigError, automatic, load, resolve_on_ranks
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import sweeps
-from esac_mpi.studies.experiments.running import as_begun
+from esac_mpi.studies.experiments.running import take_automatic
 from esac_mpi.studies.search.study import check, read
 from esac_mpi.training.forecast import automatic as first
-from esac_mpi.training.forecast.automatic import digits
-from esac_mpi.training.task_set_up import sentences
+from esac_mpi.training.forecast.automatic import round_digits
+from esac_mpi.training.task_set_up import describe_task
 
 pytestmark = pytest.mark.slow
 
@@ -59,16 +59,19 @@ def of_three(tmp_path_factory, together):
 )
 def test_workers_are_the_ranks_but_one(ranks, workers, members):
     assert automatic(Config()) == ALL
-    assert on_ranks(Config(), ranks) == {"esac.workers": workers, "esac.population_size": members}
+    assert resolve_on_ranks(Config(), ranks) == {
+        "esac.workers": workers,
+        "esac.population_size": members,
+    }
     es = load(["--algorithm", "es"])[0]
-    assert on_ranks(es, ranks) == {"es.population_size": members}
+    assert resolve_on_ranks(es, ranks) == {"es.population_size": members}
     cem = load(["--algorithm", "cem_rl", "--cem_rl.population_size", "auto"])[0]
-    assert on_ranks(cem, ranks) == {"cem_rl.population_size": members}
+    assert resolve_on_ranks(cem, ranks) == {"cem_rl.population_size": members}
 
 
 def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
     named = load(["--esac.workers", "3"])[0]
-    assert on_ranks(named, 8) == {"esac.population_size": 30}  # of twice three workers
+    assert resolve_on_ranks(named, 8) == {"esac.population_size": 30}  # of twice three workers
     interval = load(["--esac.phase_timing", "interval"])[0]
     assert automatic(interval) == ["esac.population_size"]
     assert not automatic(load(["--algorithm", "sac"])[0])
@@ -78,11 +81,17 @@ def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
 
 def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_workers():
     chosen = load(["--algorithm", "aes_rl", *map(str, COSTS)])[0]
-    assert on_ranks(chosen, 3) == {"aes_rl.workers": 2, "aes_rl.arrivals_per_generation": 10}
-    assert on_ranks(chosen, 13) == {"aes_rl.workers": 12, "aes_rl.arrivals_per_generation": 12}
-    went_on = config.updated(chosen, {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0})
+    assert resolve_on_ranks(chosen, 3) == {
+        "aes_rl.workers": 2,
+        "aes_rl.arrivals_per_generation": 10,
+    }
+    assert resolve_on_ranks(chosen, 13) == {
+        "aes_rl.workers": 12,
+        "aes_rl.arrivals_per_generation": 12,
+    }
+    went_on = config.amend(chosen, {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0})
     kept = {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0, "aes_rl.arrivals_per_generation": 10}
-    assert on_ranks(chosen, 13, went_on) == kept
+    assert resolve_on_ranks(chosen, 13, went_on) == kept
 
 
 def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
@@ -98,7 +107,12 @@ def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
 
 
 def test_costs_have_two_digits():
-    assert [digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [120.0, 26.0, 0.088, 0.0]
+    assert [round_digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [
+        120.0,
+        26.0,
+        0.088,
+        0.0,
+    ]
 
 
 def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(of_three, tmp_path, alone):
@@ -130,9 +144,9 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_others(of_three, tmp_path,
 
 def test_a_run_is_one_of_a_plan_that_left_to_it_what_it_resolved(of_three):
     run = Run.open(of_three[0])
-    plan = config.updated(run.config, {"esac.workers": "auto", "learner.kernels": "auto"})
-    assert as_begun(plan, run) == run.config
-    assert as_begun(config.updated(plan, {"esac.workers": 5}), run).esac.workers == 5
+    plan = config.amend(run.config, {"esac.workers": "auto", "learner.kernels": "auto"})
+    assert take_automatic(plan, run) == run.config
+    assert take_automatic(config.amend(plan, {"esac.workers": 5}), run).esac.workers == 5
 
 
 def test_a_run_that_names_its_workers_goes_on_without_the_names(tmp_path, alone):
@@ -227,7 +241,7 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
     values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told
-    run = config.updated(chosen, {"learner.device": device})
+    run = config.amend(chosen, {"learner.device": device})
     monkeypatch.setattr(first, "settings_of", lambda path: run)
     again = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert again == ({"learner.device": device}, [])
@@ -239,10 +253,10 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
 def test_a_task_that_is_large_for_the_default_networks_is_told():
     small, large = Line(), Line()
     large.observation_size = 70
-    (said,) = sentences(Config(), "", large)
+    (said,) = describe_task(Config(), "", large)
     assert said.startswith("a large task for networks of 64 units: 70 observations; ")
     assert said.endswith("--policy.hidden 256 256 or --esac.observation_normalisation false")
-    td3 = config.updated(Config(), {"algorithm": "td3"})
-    assert next(sentences(td3, "", large)).endswith("--policy.hidden 256 256")
-    narrow = config.updated(Config(), {"policy.hidden": (32,)})
-    assert [*sentences(Config(), "", small), *sentences(narrow, "", large)] == []
+    td3 = config.amend(Config(), {"algorithm": "td3"})
+    assert next(describe_task(td3, "", large)).endswith("--policy.hidden 256 256")
+    narrow = config.amend(Config(), {"policy.hidden": (32,)})
+    assert [*describe_task(Config(), "", small), *describe_task(narrow, "", large)] == []

@@ -46,7 +46,7 @@ def lines(output: str) -> dict[str, str]:
 
 def settings(**changes) -> Config:
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return config.updated(Config(), {**SMALL, **named})
+    return config.amend(Config(), {**SMALL, **named})
 
 
 @pytest.fixture
@@ -124,16 +124,16 @@ def test_shared_memory_needed_is_what_a_run_allocates(world):
     noise = set_up.make_epsilon(chosen, layout, world)
     set_up.make_state(Params(chosen, layout, env.horizon, noise), world)
     sums = 8  # the table's own sums over blocks, one float64
-    assert memory.needed(chosen, env, 1) - 2**20 == sum(sizes) - sums
+    assert memory.count_shared(chosen, env, 1) - 2**20 == sum(sizes) - sums
     # members, evaluation, confirmation; five of each rank; twice
     boards = 2 * 8 * ((50 * 5 + 5) + (20 * 3 + 5) + (10 * 3 + 5))
     # two thetas, moments, ten children
-    assert memory.needed(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards
+    assert memory.count_shared(chosen, env, 1) - 2**20 == 4 * (1000 + (4 + 10) * layout.d) + boards
 
 
 def test_what_no_machine_has_is_told_in_a_line():
     huge = settings(algorithm="cem_rl", cem_rl__replay_capacity=10**13)
-    huge = config.updated(huge, {"budget.nominal_steps": 0, "budget.env_steps": 10**13})
+    huge = config.amend(huge, {"budget.nominal_steps": 0, "budget.env_steps": 10**13})
     (line,) = memory.shared(huge, make("CyclicMDP-v0"), [seen()])
     assert line.fatal
     assert line.remedy.startswith("Unable to allocate ")
@@ -146,9 +146,9 @@ def test_the_boards_of_transitions_that_travel_are_counted():
     packed = 1 + 40 * (2 * o + a + 2) // 2
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
-        ranks = config.updated(root, {f"{name}.episodes_on": "ranks"})
+        ranks = config.amend(root, {f"{name}.episodes_on": "ranks"})
         more = 2 * 8 * (8 * (5 + packed) + 3 * 5)  # eight episodes, headers of three ranks
-        assert memory.needed(ranks, env, 3) - memory.needed(root, env, 3) == more
+        assert memory.count_shared(ranks, env, 3) - memory.count_shared(root, env, 3) == more
 
 
 def test_trials_and_resimulated_members_are_counted():
@@ -156,8 +156,8 @@ def test_trials_and_resimulated_members_are_counted():
 
     def more(**changes):
         chosen = {f"esac__{name}": value for name, value in changes.items()}
-        plain = memory.needed(settings(algorithm="esac"), env, 3)
-        return memory.needed(settings(algorithm="esac", **chosen), env, 3) - plain
+        plain = memory.count_shared(settings(algorithm="esac"), env, 3)
+        return memory.count_shared(settings(algorithm="esac", **chosen), env, 3) - plain
 
     assert more(transfer="tested", transfer_episodes=4) == 2 * 8 * ((50 + 2 * 4) * 5 + 3 * 5)
     # their parents are there when all wait for the phase
@@ -297,4 +297,4 @@ def test_the_time_that_a_job_has_left_is_shown(job, seconds, found, remedy):
     ("numbers", "text"), [([0, 1, 2, 3, 6], "0-3,6"), ([5], "5"), ([], ""), ([1, 3], "1,3")]
 )
 def test_spans(numbers, text):
-    assert report.spans(numbers) == text
+    assert report.format_ranges(numbers) == text

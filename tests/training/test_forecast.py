@@ -32,7 +32,7 @@ VIRTUAL = {
 
 def settings(**changes) -> Config:
     named = {name.replace("__", "."): value for name, value in changes.items()}
-    return config.updated(Config(), CORRECTED | named)
+    return config.amend(Config(), CORRECTED | named)
 
 
 def of_es(**budget) -> Config:
@@ -46,7 +46,7 @@ def taken(chosen, ranks, pieces=PIECES):
 
 
 def test_es_is_members_update_and_evaluation_in_turn():
-    es = config.updated(of_es(), {"evaluation.every": 2, "evaluation.episodes": 3})
+    es = config.amend(of_es(), {"evaluation.every": 2, "evaluation.episodes": 3})
     measured = Pieces(np.ones(1), np.array([100]), 100, slot=0.1)
     found = taken(es, 2, measured)
     # four members on two ranks, two slots; three episodes
@@ -55,17 +55,17 @@ def test_es_is_members_update_and_evaluation_in_turn():
     assert found.idle == pytest.approx(1 - (4 * 4.2 + 2 * 3) / (2 * 12.8))
     assert found.core_hours == pytest.approx(2 * 12.8 / 3600)
     # a horizon each: it ends in the fourth
-    nominal = config.updated(es, {"budget.generations": 0, "budget.nominal_steps": 301})
+    nominal = config.amend(es, {"budget.generations": 0, "budget.nominal_steps": 301})
     assert taken(nominal, 2, measured).seconds == pytest.approx(12.8)
-    steps = config.updated(es, {"budget.generations": 0, "budget.env_steps": 1100})  # 400 and 700
+    steps = config.amend(es, {"budget.generations": 0, "budget.env_steps": 1100})  # 400 and 700
     assert taken(steps, 2, measured).seconds == pytest.approx(6.4)
-    long = config.updated(es, {"budget.generations": 100_000})
+    long = config.amend(es, {"budget.generations": 100_000})
     assert taken(long, 2, measured).seconds == pytest.approx(320_000, rel=1e-3)
 
 
 def test_a_run_hardly_ever_evaluated_is_followed_no_further(monkeypatch):
     monkeypatch.setattr(outlook, "LONGEST", 50)
-    es = config.updated(of_es(generations=10**9), {"evaluation.every": 10**9})
+    es = config.amend(of_es(generations=10**9), {"evaluation.every": 10**9})
 
     def some(chosen, pieces, on):
         yield from islice(moments(chosen, pieces, on), 200)
@@ -87,11 +87,11 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     esac = settings(**PHASES)
     assert taken(esac, 4).seconds == pytest.approx(10)  # 1, 1 + 3 s of phase, 1, 4
     assert taken(esac, 1).seconds == pytest.approx(22)
-    lagged = config.updated(esac, {"esac.learner_lag": 2})
+    lagged = config.amend(esac, {"esac.learner_lag": 2})
     # 1, 1, then 2 on three ranks, twice: the phase is over
     assert taken(lagged, 4).seconds == pytest.approx(6)
     assert taken(lagged, 1).seconds == pytest.approx(19)  # the second phase is not waited for
-    none = config.updated(esac, {"esac.sac_phases": False})
+    none = config.amend(esac, {"esac.sac_phases": False})
     assert taken(none, 4).seconds == pytest.approx(4)
 
 
@@ -99,7 +99,7 @@ def test_resimulated_episodes_are_steps_of_the_budget():
     # two members' of 100 steps: with the phase's own 100 and the population's 400 that is 700
     esac = settings(**PHASES, esac__resimulated="winners", esac__resimulated_members=2)
     assert [steps for _, steps, _ in islice(generations(esac, PIECES), 4)] == [400, 700, 400, 700]
-    budget = config.updated(esac, {"budget.generations": 0, "budget.env_steps": 1100})
+    budget = config.amend(esac, {"budget.generations": 0, "budget.env_steps": 1100})
     # a phase of 2 s of episodes, 1 s of its own, 2 s of updates
     assert taken(budget, 4).seconds == pytest.approx(1 + 6)
 
@@ -111,14 +111,14 @@ def test_trials_before_a_transfer_are_played_beside_members():
     assert steps == [400, 500, 800, 500, 800]
     assert taken(esac, 4).seconds == pytest.approx(1 + 4 + 2 + 4)
     # 200 virtual steps, 400 with them, and a phase 400
-    made = generations(config.updated(esac, VIRTUAL), PIECES)
+    made = generations(config.amend(esac, VIRTUAL), PIECES)
     parts = [(one.members.size, one.begun, one.merges) for one, _, _ in islice(made, 5)]
     assert parts[:3] == [(4, 6.0, False), (4, 0.0, False), (4, 6.0, True)]
     assert parts[3:] == [(8, 6.0, True)] * 2
 
 
 def test_phases_of_virtual_time_follow_one_another():
-    chosen = config.updated(settings(**PHASES), VIRTUAL)
+    chosen = config.amend(settings(**PHASES), VIRTUAL)
     made = generations(chosen, PIECES)  # a generation is 200 virtual steps, a phase 400
     parts = [(one.begun, one.merges) for one, _, _ in (next(made) for _ in range(5))]
     assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
@@ -140,12 +140,12 @@ ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 4}
 )
 def test_learners_alone_and_distributions_by_hand(algorithm, changes, seconds):
     own = {f"{algorithm}.{name}": value for name, value in changes.items()}
-    chosen = config.updated(Config(), {**BUDGET, "algorithm": algorithm, **own})
+    chosen = config.amend(Config(), {**BUDGET, "algorithm": algorithm, **own})
     assert taken(chosen, 2).seconds == pytest.approx(seconds)
 
 
 def test_a_start_on_other_ranks_than_phases_are_for_says_so():
-    seven = config.updated(Config(), {"esac.workers": 7})
+    seven = config.amend(Config(), {"esac.workers": 7})
     # on one nothing is beside
     assert [automatic.remark_at_start(seven, ranks) for ranks in (1, 8)] == ["", ""]
     told = automatic.remark_at_start(seven, 3)
@@ -177,7 +177,7 @@ def test_the_default_task_on_64_ranks_waits_for_its_learner():
     # a generation is 50,000 / 7 steps of the clock, a phase 1,000 and 2,000 again and 1,000 updates
     # of 30 each: five generations
     chosen = {"esac.population_size": 50, "esac.workers": 7, "esac.update_cost": 30.0}
-    timed = config.updated(Config(), chosen)
+    timed = config.amend(Config(), chosen)
     # all else is beside it
     assert taken(timed, 64, measured).seconds == pytest.approx(199 * (10.1 + 2 * 0.06) + 6 * 0.06)
     remedy = cost.line(timed, measured, 64, 64, np.inf).remedy

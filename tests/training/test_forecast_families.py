@@ -28,7 +28,7 @@ AES_RL = {"workers": 1, "arrivals_per_generation": 2, "mean_episodes": 1}
 def settings(algorithm, changes=None, **fields) -> Config:
     """Return settings of an algorithm: fields of its table, and others by name."""
     own = {f"{config.table_of(algorithm)}.{name}": value for name, value in fields.items()}
-    return config.updated(Config(), {**BUDGET, "algorithm": algorithm, **own, **(changes or {})})
+    return config.amend(Config(), {**BUDGET, "algorithm": algorithm, **own, **(changes or {})})
 
 
 def of_erl(changes=None):
@@ -70,7 +70,7 @@ def test_a_distilled_child_takes_its_parents_memories():
     lasted = [genetic.lasting(pderl.erl, births, pieces, held).tolist() for held in (50, 100, 300)]
     # of 100, of 128, and 2 of 128
     assert lasted == [[0.25, 0, 1.75, 1.5], [0.25, 0, 1.75, 1.5], [0.25, 0, 3.25, 3.0]]
-    n_point = config.updated(pderl, {"algorithm": "perl", "erl.crossover": "n_point"})
+    n_point = config.amend(pderl, {"algorithm": "perl", "erl.crossover": "n_point"})
     assert genetic.lasting(n_point.erl, births, pieces, 300).tolist() == [0.25, 0, 9.25, 9.0]
 
 
@@ -115,7 +115,7 @@ def test_aes_rl_has_its_arrivals_on_its_workers(ranks, workers, seconds, idle):
     found = taken(aes, ranks)
     assert found.seconds == pytest.approx(seconds, abs=0.1)
     assert found.idle == pytest.approx(idle, abs=0.01)
-    steps = config.updated(aes, {"budget.generations": 0, "budget.env_steps": 800})
+    steps = config.amend(aes, {"budget.generations": 0, "budget.env_steps": 800})
     assert taken(steps, ranks).seconds == pytest.approx(seconds / 2, abs=0.1)
 
 
@@ -127,7 +127,7 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
     assert found.seconds == pytest.approx(16)
     assert found.idle == pytest.approx(1 - (16 + 7 * 1.9) / 32)  # a turn after each arrival
     # 1,000 updates, from the third on: given out after the first turn
-    trained = config.updated(aes, {"aes_rl.rl_share": 1.0})
+    trained = config.amend(aes, {"aes_rl.rl_share": 1.0})
     assert taken(trained, 2, pieces).seconds == pytest.approx(16 + 6)
 
 
@@ -158,7 +158,7 @@ def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
         pytest.importorskip("stable_baselines3")
     own = {f"{config.table_of(name)}.{key}": value for key, value in OWN.get(name, {}).items()}
     given = {**BUDGET, **CYCLIC, **own, "algorithm": name, "run_dir": str(tmp_path / "run")}
-    assert check.check(config.resolved({}, given), world) == 0
+    assert check.check(config.resolve({}, given), world) == 0
     (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
     assert re.match(FORECAST, line)
     assert not list(tmp_path.iterdir())

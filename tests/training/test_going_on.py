@@ -121,7 +121,7 @@ def test_fresh_is_ignored_in_a_later_round_of_a_job(environ, status, said, monke
     assert batch_system.later_round(environ, status) == said
     monkeypatch.setattr(log.logger, "propagate", True)
     monkeypatch.setattr(session.record, "read_status", lambda path: status)
-    found, fresh = session.answered(lambda: load(["--seed", "3", "--fresh"]))
+    found, fresh = session.resolve_asked(lambda: load(["--seed", "3", "--fresh"]))
     assert (found.seed, fresh) == (3, not said)
     assert (f"--fresh is ignored in a job's later round ({said})" in caplog.text) == bool(said)
 
@@ -150,7 +150,7 @@ def test_a_job_that_pbs_runs_again_goes_on_where_it_was(tmp_path, in_pbs):
     line = [*TINY_ES, "--run-dir", str(tmp_path / "a")]
 
     def aside():
-        _, fresh = session.answered(lambda: load([*line, "--fresh"]))
+        _, fresh = session.resolve_asked(lambda: load([*line, "--fresh"]))
         assert started(*line, *(["--fresh"] if fresh else [])) == 0
         assert Run.open(tmp_path / "a").status["job"] == os.environ["PBS_JOBID"]
         session.BEGUN.clear()  # in another process

@@ -27,7 +27,7 @@ def no_gpu(monkeypatch):
 def test_what_large_networks_hold_is_counted_in_small_ones(algorithm, vectors):
     config = load([*WIDE, algorithm])[0]
     d = make_layout(config, CHEETAH).d
-    assert network_memory.needed(config, CHEETAH) == pytest.approx(4 * vectors * d, rel=1e-4)
+    assert network_memory.network_bytes(config, CHEETAH) == pytest.approx(4 * vectors * d, rel=1e-4)
 
 
 def test_networks_that_cannot_fit_are_refused_with_what_would():

@@ -8,7 +8,7 @@ from conftest import CORRECTED, TASK
 from in_process import started
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, table_of, updated
+from esac_mpi.config import Config, amend, table_of
 from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, replay_memory
@@ -27,7 +27,7 @@ def settings(algorithm: str, **changes) -> Config:
         name.replace("__", ".") if "__" in name else f"{table}.{name}": value
         for name, value in changes.items()
     }
-    return updated(Config(), unlimited | named)
+    return amend(Config(), unlimited | named)
 
 
 def for_generations(count: int, algorithm: str, **changes) -> Config:
@@ -78,13 +78,13 @@ def test_the_most_that_a_budget_adds(config, most):
 
 def test_what_a_run_never_writes_takes_no_memory():
     config = for_generations(3, "sac", replay_capacity=10**9)
-    assert replay_memory.needed(config, HUMANOID) == 3000 * ROW
+    assert replay_memory.replay_bytes(config, HUMANOID) == 3000 * ROW
     replay_memory.refuse_too_large(config, HUMANOID, 3000 * ROW)
     whole = settings("sac", replay_capacity=5000, budget__env_steps=10**9)
     # and the reserve of a phase
-    assert replay_memory.needed(whole, HUMANOID) == (5000 + 1000) * ROW
-    assert replay_memory.needed(for_generations(3, "es"), HUMANOID) == 0
-    assert replay_memory.needed(for_generations(3, "ppo"), HUMANOID) == 0
+    assert replay_memory.replay_bytes(whole, HUMANOID) == (5000 + 1000) * ROW
+    assert replay_memory.replay_bytes(for_generations(3, "es"), HUMANOID) == 0
+    assert replay_memory.replay_bytes(for_generations(3, "ppo"), HUMANOID) == 0
 
 
 def endless(**options):
@@ -114,14 +114,16 @@ def endless(**options):
 )
 def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
     env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
-    assert replay_memory.needed(config, env) == rows * 4 * (2 + 1 + 2)
+    assert replay_memory.replay_bytes(config, env) == rows * 4 * (2 + 1 + 2)
     params = Params(config, make_layout(config, env), 1000, None, SimpleNamespace(critic_size=1))
     assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
 
 
 def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
     config = settings("aes_rl", budget__nominal_steps=10**5)
-    assert replay_memory.needed(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
+    assert (
+        replay_memory.replay_bytes(config, HUMANOID) == (10**5 + 10 * 1000) * ROW
+    )  # a generation more
 
 
 def test_what_comes_in_meanwhile_and_does_not_fit_is_named():
@@ -135,7 +137,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     capacity = {f"{table}__replay_capacity": 5000}
     config = settings("derl", learner=learner, budget__env_steps=10**9, **capacity)
     assert (replay_memory.table(config), replay_memory.capacity(config)) == (table, 5000)
-    assert replay_memory.needed(config, HUMANOID) == (5000 + 11 * 1000) * ROW
+    assert replay_memory.replay_bytes(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
 )
 def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     field = f"{table}.replay_capacity"
-    config = updated(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
+    config = amend(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
     with pytest.raises(TooLarge) as refusal:
         replay_memory.refuse_too_large(config, HUMANOID, 2**33)
     said = f"{field} = 100000000: of 348 observations the replay comes to take 266.4 GiB"
@@ -152,7 +154,7 @@ def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
     fits = 2_900_000 if algorithm == "esac" else 3_000_000
     assert f"the machine of rank 0 has 8.0 GiB: set it to {fits} or less" in str(refusal.value)
-    replay_memory.refuse_too_large(updated(config, {field: fits}), HUMANOID, 2**33)
+    replay_memory.refuse_too_large(amend(config, {field: fits}), HUMANOID, 2**33)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "cem_rl"])
@@ -177,7 +179,7 @@ def test_check_tells_what_the_replay_takes(monkeypatch):
     assert not line.fatal
     (line,) = check.memory.replay(settings("cem_rl", budget__env_steps=10**9), HUMANOID)
     assert line.found.startswith("comes to take 2.7 GiB on each node")
-    (line,) = check.memory.replay(updated(config, {"sac.replay_capacity": 10**7}), HUMANOID)
+    (line,) = check.memory.replay(amend(config, {"sac.replay_capacity": 10**7}), HUMANOID)
     assert line.fatal
     assert "set it to 1100000 or less" in line.remedy
     assert check.memory.replay(settings("es"), HUMANOID) == []
@@ -230,6 +232,6 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
     ],
 )
 def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said):
-    found = replay_memory.cut_episodes(updated(Config(), settings), horizon)
+    found = replay_memory.cut_episodes(amend(Config(), settings), horizon)
     assert said in found
     assert bool(found) == bool(said)

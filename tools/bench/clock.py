@@ -7,7 +7,7 @@ import numpy as np
 from esac_mpi.analysis.clock import generation_ends
 from esac_mpi.record import RunFiles
 from tools.bench.measurement import Figure
-from tools.bench.program import INTERVAL, duration, learner_phase, recorded, span
+from tools.bench.program import INTERVAL, duration, learner_phase, run_program, span
 
 FIRST = 2 * INTERVAL  # generations that are left out: the first phase warms up
 CHEETAH, HOPPER = "HalfCheetah-v5", "Hopper-v5"
@@ -43,10 +43,10 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
         generations = 8 if quick else 30 if name.startswith("ES") else 20
         line = (*common, "--budget.generations", generations, "--task.id", task, *own)
         turns = range(rounds or (1 if quick else 3))
-        yield from compared(name, [[recorded(r, *line) for r in (1, 2)] for _ in turns], FIRST)
+        yield from compare(name, [[run_program(r, *line) for r in (1, 2)] for _ in turns], FIRST)
 
 
-def compared(name: str, pairs: list[list[RunFiles]], first: int) -> Iterator[Figure]:
+def compare(name: str, pairs: list[list[RunFiles]], first: int) -> Iterator[Figure]:
     """Yield the seconds after the `first` of either run, and what is computed from each."""
     for place, ranks in enumerate((1, 2)):
         case = f"{name} ranks={ranks}"

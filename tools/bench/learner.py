@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from esac_mpi import learners
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.operators.policy import Layout
-from tools.bench.measurement import Figure, Timed, Turns, against, installed, turns
+from tools.bench.measurement import Figure, Timed, Turns, compare_rates, is_installed, turns
 
 OBSERVATION = 17  # of HalfCheetah-v5
 ACTION = 6
@@ -52,7 +52,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
             size = net._replace(threads=threads, seconds=0.05 if quick else net.seconds)
             rates = turns(competitors(size), rounds or (1 if quick else 5))
             case = f"threads={threads} {size}"
-            yield from against(case, rates, "updates/s")
+            yield from compare_rates(case, rates, "updates/s")
             for peer in ("stable-baselines3", "SBX"):
                 if {"ours compiled", peer} <= rates.keys():
                     ratio = rates["ours compiled"] / rates[peer]
@@ -65,9 +65,9 @@ def competitors(size: Size) -> Turns:
     alone = size.threads == 1 and size.device == "cpu"
     if alone and learners.load("cpu").KIND:
         found["ours compiled"] = lazily(partial(ours, "sac", size, {"learner.kernels": "compiled"}))
-    if installed("stable_baselines3"):
+    if is_installed("stable_baselines3"):
         found["stable-baselines3"] = lazily(partial(sb3, size))
-    if alone and installed("sbx"):
+    if alone and is_installed("sbx"):
         found["SBX"] = lazily(partial(sbx, size))
     found["CleanRL-style"] = lazily(partial(eager_sac, size))
     if size.device == "cpu":
@@ -133,7 +133,7 @@ def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
         f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": size.threads, "learner.device": size.device, **changes,
     }  # fmt: skip
-    config = updated(Config(), fields)
+    config = amend(Config(), fields)
     sizes = OBSERVATION, *size.hidden, ACTION
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     learner = learners.make(name, config, layout, layout.initial(0, 0))

@@ -42,7 +42,7 @@ def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def installed(library: str) -> bool:
+def is_installed(library: str) -> bool:
     """Return whether a peer is installed; say if not."""
     found = importlib.util.find_spec(library) is not None
     if not found:
@@ -70,7 +70,7 @@ def turns(competitors: Turns, rounds: int) -> dict[str, np.ndarray]:
     return {name: np.array(values) for name, values in rates.items()}
 
 
-def against(case: str, rates: dict[str, np.ndarray], unit: str) -> Iterator[Figure]:
+def compare_rates(case: str, rates: dict[str, np.ndarray], unit: str) -> Iterator[Figure]:
     """Yield each competitor's rate and the ratios of the first one, ours, to every other."""
     for name, values in rates.items():
         yield Figure(case, name, unit, values)

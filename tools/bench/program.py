@@ -16,7 +16,7 @@ from tools import processes
 INTERVAL = 2  # generations between the measured learner phases
 
 
-def ended(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
+def run_for(line: Sequence[object], seconds: float | None = None) -> tuple[int | None, str]:
     """Run a program for so long at most; return its exit code or None, and what it said."""
     said: list[str] = []
     code = processes.follow(line, seconds, said.append, processes.environ())
@@ -31,7 +31,7 @@ def launch(
     Raises Unusable with its output if it fails, or has not ended after so many seconds.
     """
     line = [*launcher(ranks), sys.executable, *program, *map(str, arguments)]
-    code, said = ended(line, seconds)
+    code, said = run_for(line, seconds)
     if code != 0:
         how = f"not ended after {seconds:g} s" if code is None else f"exit {code}"
         raise Unusable(f"{' '.join(line)}\n{how}\n{said}", 1)
@@ -42,7 +42,7 @@ def train(
     *more: object, seconds: float | None = None,
 ) -> RunFiles:  # fmt: skip
     """Run a population, without evaluations before its end; return what it left."""
-    return recorded(
+    return run_program(
         ranks, "--algorithm", algorithm, "--task.id", task, f"--{algorithm}.population_size", n,
         "--budget.generations", generations,
         "--evaluation.every", generations + 1, "--evaluation.episodes", 1,
@@ -50,7 +50,7 @@ def train(
     )  # fmt: skip
 
 
-def recorded(ranks: int, *options: object, seconds: float | None = None) -> RunFiles:
+def run_program(ranks: int, *options: object, seconds: float | None = None) -> RunFiles:
     """Run the program in a temporary directory; return what it left there."""
     with tempfile.TemporaryDirectory() as place:
         options = ("--run-dir", f"{place}/run", *options)

@@ -10,7 +10,7 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.rollout import play
-from tools.bench.measurement import Figure, Timed, against, installed, turns
+from tools.bench.measurement import Figure, Timed, compare_rates, is_installed, turns
 from tools.bench.plain import Plain
 
 DM = "cheetah-run", "walker-walk", "humanoid-run"
@@ -31,7 +31,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     import torch
 
     torch.set_num_threads(1)
-    evotorch = installed("evotorch")
+    evotorch = is_installed("evotorch")
     horizon, least = (50, 50) if quick else (0, 2000)
     for task, width in TOY if quick else CASES:
         contest = Contest(task, width, horizon, least)
@@ -43,7 +43,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
             competitors["EvoTorch"] = contest.evotorch()
         rates = turns(competitors, rounds or (1 if quick else 5))
         resets, case = rates.pop("resets"), f"{task} {width}x{width}"
-        yield from against(case, rates, "control steps/s")
+        yield from compare_rates(case, rates, "control steps/s")
         share = rates["closed loop"] / resets
         yield Figure(case, "resets / closed loop", "ratio", share)
         ratio = rates["closed loop"] / (1 - share) / rates["bare physics"]

@@ -45,7 +45,7 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
             yield Figure(case, "simulated / measured", "ratio", alike / seconds, True)
         for population in POPULATIONS[: 1 if quick else None]:
             for ranks in RANKS[:: 6 if quick else 1]:
-                yield from beyond(
+                yield from compute_beyond(
                     f"{name} n={population} ranks={ranks}", runs[1][0], population, ranks
                 )
 
@@ -58,7 +58,7 @@ def measured(name: str, n: int, ranks: int, *more: object) -> RunFiles:
     return train(ranks, "esac", TASK, n, FIRST + G, *options)
 
 
-def beyond(case: str, run: RunFiles, n: int, ranks: int) -> Iterator[Figure]:
+def compute_beyond(case: str, run: RunFiles, n: int, ranks: int) -> Iterator[Figure]:
     """Yield a generation of n members, and from which updates/s a phase is no floor."""
     seconds = simulated(run, n, ranks)
     yield Figure(case, "generation", "s", seconds, True)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.bench.measurement import Figure, installed
+from tools.bench.measurement import Figure, is_installed
 from tools.bench.program import launch, learner_phase
 
 # A look of a program at its own process: seconds since it began [s], and memory [MB].
@@ -54,7 +54,7 @@ Look = dict[str, float]
 
 def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     """Measure the time to the first episode, and the memory of ranks."""
-    evotorch = not quick and installed("evotorch")
+    evotorch = not quick and is_installed("evotorch")
     for task in TASKS[: 1 if quick else 2]:
         looks: dict[str, list[list[Look]]] = {}
         for _ in range(rounds or (1 if quick else 4)):

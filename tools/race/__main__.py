@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import flatten, resolved
+from esac_mpi.config import flatten, resolve
 from esac_mpi.config.exact import whole
 from esac_mpi.host import affinity
 from esac_mpi.host.errors import INSTALL
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.running import collected_signals, launcher
 from esac_mpi.training import provenance
 from tools import processes
@@ -94,7 +94,7 @@ def digest(plan: Plan) -> str:
     """Return a digest of all that decides a row but seed and machine; defaults count too."""
     settings = plan.settings
     if plan.program == "ours":
-        settings = dict(flatten(resolved({}, settings)))
+        settings = dict(flatten(resolve({}, settings)))
     about = {**asdict(plan), "seed": 0, "settings": settings, "rules": RULES}
     return sha256(json.dumps(about, sort_keys=True, default=str).encode()).hexdigest()[:12]
 
@@ -175,7 +175,7 @@ def run_competitor(plan: Plan, folder: Path) -> rows.Row:
     return result(plan, code, time.monotonic() - plan.started, said)
 
 
-def looked_at(path: Path) -> tuple[float | None, list[Look]]:
+def read_looks(path: Path) -> tuple[float | None, list[Look]]:
     """Return a process's start-up [s], None where it did not come to train, and its looks."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     entries = [json.loads(line) for line in lines if line.endswith("\n")]
@@ -188,7 +188,7 @@ def result(plan: Plan, code: int | None, lasted: float, said: list[str]) -> rows
 
     Raises Failed.
     """
-    start_up, looks = looked_at(plan.looks)
+    start_up, looks = read_looks(plan.looks)
     evaluating = looks[-1].evaluating if looks else 0.0
     reached = bool(looks) and looks[-1].reached(plan.goal)
     clock = lasted - evaluating
@@ -229,7 +229,7 @@ def main(argv: list[str]) -> int:
     )
     line.add_argument("--seeds", type=whole, default=3)
     line.add_argument("--limit", type=float, help="of a run [s], not the task's own")
-    line.add_argument("--out", type=given, default=Path("runs/race"), help="the folder")
+    line.add_argument("--out", type=read_path, default=Path("runs/race"), help="the folder")
     options = line.parse_args(argv)
     try:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def ours(plan: Plan, teller: Teller) -> None:
         if not teller.due:
             return False
         state = seen["state"]
-        acts = {name: acting(theta, **seen) for name, theta in state.policies.items()}
+        acts = {name: make_act(theta, **seen) for name, theta in state.policies.items()}
         return bool(acts) and teller.look(acts, state.counters.env_steps)
 
     setattr(module, "generation", generation)  # noqa: B010 - mypy: a module's function
@@ -48,7 +48,7 @@ def ours(plan: Plan, teller: Teller) -> None:
         setattr(module, "generation", make)  # noqa: B010
 
 
-def acting(theta: np.ndarray, params: Any, state: Any, env: Any) -> Act:
+def make_act(theta: np.ndarray, params: Any, state: Any, env: Any) -> Act:
     """Return how a policy of the state acts when it is evaluated."""
     declared = ALGORITHMS[params.config.algorithm].DECLARES
     policy = make_policy(params, env, state.normaliser, declared.output).set(theta)
@@ -63,7 +63,7 @@ def sb3(plan: Plan, teller: Teller) -> None:
     torch.set_num_threads(threads(plan))
     settings = dict(plan.settings)
     steps = int(settings.pop("n_timesteps"))
-    model = of_the_zoo(plan, settings)
+    model = make_learner(plan, settings)
 
     def act(observations: np.ndarray) -> np.ndarray:
         normaliser = model.get_vec_normalize_env()
@@ -87,7 +87,7 @@ def threads(plan: Plan) -> int:
     return min(plan.cores, 2) if wide else 1
 
 
-def of_the_zoo(plan: Plan, settings: dict[str, Any]) -> Any:
+def make_learner(plan: Plan, settings: dict[str, Any]) -> Any:
     """Return a learner of stable-baselines3 or of a library that has its interface.
 
     Its environments are in this process, as in the zoo.
@@ -161,10 +161,10 @@ def training_env(task: str) -> Any:
         import gymnasium
 
         return gymnasium.make(task)
-    return adapted(envs.make(task))
+    return adapt(envs.make(task))
 
 
-def adapted(env: envs.Env) -> Any:
+def adapt(env: envs.Env) -> Any:
     """Return an environment of ours in Gymnasium's terms, seeded at its first reset."""
     import gymnasium
 

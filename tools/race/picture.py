@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from esac_mpi.analysis.colours import algorithm_of, variant
 from esac_mpi.analysis.figures import Axes, add_title, plt, save
 from tools.race import field
-from tools.race.standings import Spread, Standings, shown
+from tools.race.standings import Spread, Standings, as_text
 
 COLUMNS = 2  # panels in a row
 STEP, ABOVE = 0.17, 0.55  # height of a competitor's line and of what a panel has besides [inches]
@@ -50,7 +50,7 @@ def draw(found: Standings, out: Path) -> None:
     style: Any = {"ls": "", "color": "0.3", "ms": SMALL}
     handles = [Line2D([], [], marker=mark, label=said, **style) for mark, said in there.items()]
     drawing.legend(handles=handles, loc="outside lower center", ncols=len(there))
-    one, shows = found.rows[0], found.shows(", line from the fastest to the slowest")
+    one, shows = found.rows[0], found.describe_figure(", line from the fastest to the slowest")
     where = f"{one.cores} core{'s' if one.cores > 1 else ''}"
     beyond = "open arrow: not within the limit"
     add_title(drawing, f"Time to a good policy on {where}: {shows}, {beyond}")
@@ -101,7 +101,11 @@ def draw_line(
         axes.plot(median, where, mark, ms=size, color=colour, mec="white", mew=0.6, zorder=3)
     if named and math.isfinite(spread.median):
         text = axes.annotate(
-            f"{shown(median, '')} s", (most, where), (7, 0), textcoords="offset points", va="center"
+            f"{as_text(median, '')} s",
+            (most, where),
+            (7, 0),
+            textcoords="offset points",
+            va="center",
         )
         text.set(fontsize="small", color=colour, fontweight="bold" if champion else "normal")
 

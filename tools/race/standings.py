@@ -37,11 +37,11 @@ class Spread(NamedTuple):
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
-        least, median, most = (shown(value, beyond) for value in self[:3])
+        least, median, most = (as_text(value, beyond) for value in self[:3])
         return median if least == most else f"{median} ({least} to {most})"
 
 
-def shown(value: float, beyond: str) -> str:
+def as_text(value: float, beyond: str) -> str:
     """Return a number with the digits that count."""
     if math.isinf(value):
         return beyond
@@ -56,18 +56,18 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
 
 
-def in_time(rows: list[Row]) -> tuple[float, ...]:
+def comparison_key(rows: list[Row]) -> tuple[float, ...]:
     """Return what a competitor's rows are compared by."""
     return spread([row.time for row in rows]).order
 
 
-def middle(counts: Sequence[int]) -> str:
+def name_median(counts: Sequence[int]) -> str:
     """Name the figure in the middle: of an even number it is no median."""
     even, two = any(count % 2 == 0 for count in counts), max(counts) == 2
     return ("the later" if two else "median, or the later one in the middle,") if even else "median"
 
 
-def ahead(ours: float, theirs: float, limit: float) -> tuple[float, str]:
+def compare_times(ours: float, theirs: float, limit: float) -> tuple[float, str]:
     """Return how many times as long they take, at least, and in words; nan: nobody came in."""
     if math.isinf(ours) and math.isinf(theirs):
         return math.nan, "nobody"
@@ -109,7 +109,7 @@ class Standings:
         """
         here = [row for row in self.rows if row.task == task and row.seed in self._seeds[task]]
         either = [[row for row in here if row.competitor == name + end] for end in ("", field.OWN)]
-        return min(filter(None, either), key=in_time, default=[])
+        return min(filter(None, either), key=comparison_key, default=[])
 
     @cached_property
     def _seeds(self) -> dict[str, set[int]]:
@@ -172,7 +172,7 @@ class Standings:
         ours = {row.seed: row.time for row in self.of(task, field.CHAMPION)}
         theirs = {row.seed: row.time for row in self.of(task, peer[0])}
         found = [
-            ahead(ours[seed], theirs[seed], self.limit(task))
+            compare_times(ours[seed], theirs[seed], self.limit(task))
             for seed in ours.keys() & theirs.keys()
         ]
         if all(math.isnan(ratio) for ratio, _ in found):
@@ -184,25 +184,25 @@ class Standings:
 
     def markdown(self) -> str:
         """Return the tables for people, and what they say."""
-        times = "\n".join([*self.about(), "", *markdown(self.cells(lambda row: row.time, True))])
+        times = "\n".join([*self.intro(), "", *markdown(self.cells(lambda row: row.time, True))])
         steps = "\n".join(markdown(self.cells(lambda row: row.steps, False)))
         about = "## True environment steps to the same return"
         first = "## First, and the best peer"
         return "\n\n".join([TITLE, times, about, steps, first, *self.verdict()])
 
-    def shows(self, each: str) -> str:
+    def describe_figure(self, each: str) -> str:
         """Say what a figure is of; each: what stands behind several seeds."""
         every = [self.of(task, name) for task in self.tasks for name in self.names]
         counts = sorted({len(found) for found in every if found})
         return (
-            f"{middle(counts)} of {format_range([counts[0], counts[-1]])} seeds{each}"
+            f"{name_median(counts)} of {format_range([counts[0], counts[-1]])} seeds{each}"
             if counts[-1] > 1
             else "one seed"
         )
 
-    def about(self) -> list[str]:
+    def intro(self) -> list[str]:
         """Fill the table's cells."""
-        one, shows = self.rows[0], self.shows(" (least to most)")
+        one, shows = self.rows[0], self.describe_figure(" (least to most)")
         machine = one.cpu.partition(" (")[0]
         said = (
             f"Seconds from the start of the process to a policy with the return: {shows}, "
@@ -214,7 +214,7 @@ class Standings:
             said += (
                 f" Of a peer's two networks the better counts: its own ({MARK.strip()}) or ours."
             )
-        starts = ", ".join(f"{name} {shown(self.start_up(name), '')} s" for name in self.names)
+        starts = ", ".join(f"{name} {as_text(self.start_up(name), '')} s" for name in self.names)
         return [said, f"Of these, start-up until training begins, medians: {starts}."]
 
     def cells(self, what: Callable[[Row], float], timed: bool) -> list[list[str]]:

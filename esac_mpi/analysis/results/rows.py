@@ -17,7 +17,7 @@ from esac_mpi.analysis.curves import column, per_generation, position
 from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.returns import best_of, evaluated, policies, training
 from esac_mpi.config.fields import DEFAULTS
-from esac_mpi.config.renamed import former
+from esac_mpi.config.renamed import first_names
 from esac_mpi.record import RunFiles
 
 LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
@@ -145,7 +145,7 @@ def space_evenly(values: np.ndarray, most: int) -> np.ndarray:
 def digest(run: RunFiles) -> str:
     """Compute 8 digits of the settings that are no defaults, by old records' names for them."""
     own = dict(
-        former(name, value)
+        first_names(name, value)
         for name, value in groups.settings(run).items()
         if value != LEFT_OUT.get(name)
     )

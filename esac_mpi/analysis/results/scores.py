@@ -24,7 +24,7 @@ from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, task_form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, reach
-from esac_mpi.host.invocation import called
+from esac_mpi.host.invocation import call_of
 
 FIELD, AXIS = "better", WALL
 # {task: what is known of the returns of uniform random actions, "mean" of it}
@@ -41,7 +41,7 @@ def random_returns(path: Path) -> dict[str, dict[str, float]]:
         }
     except OSError as error:
         raise Unusable(
-            f"{path}: {error.strerror}; {called('experiment')} random TASK measures and writes it"
+            f"{path}: {error.strerror}; {call_of('experiment')} random TASK measures and writes it"
         ) from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise Unusable(
@@ -180,7 +180,7 @@ def bounds(groups: dict[str, list[Trace]], random: Random, limit: float) -> tupl
     task = task_form(rows[0].task, ways[0])
     if task not in random:
         how = ", with that --horizon or --kwargs" * bool(ways[0])
-        command = f"{called('experiment')} random {rows[0].task}"
+        command = f"{call_of('experiment')} random {rows[0].task}"
         raise Unusable(
             f"{task}: the return of random actions is not known; measure it{how}: {command}"
         )

@@ -22,13 +22,13 @@ from typing import Any, TypeVar
 
 from esac_mpi.analysis.groups import format_value
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import Config, ConfigError, automatic, check, from_table, meant, read_toml
-from esac_mpi.config import resolved as settled
-from esac_mpi.config.reads import unread
-from esac_mpi.config.renamed import renewed_name
-from esac_mpi.host.data_files import checkout, shipped
-from esac_mpi.host.invocation import called
-from esac_mpi.host.paths import given
+from esac_mpi.config import Config, ConfigError, automatic, check, from_table, read_toml, suggest
+from esac_mpi.config import resolve as settled
+from esac_mpi.config.reads import find_unread
+from esac_mpi.config.renamed import renew_name
+from esac_mpi.host.data_files import checkout, data_folder
+from esac_mpi.host.invocation import call_of
+from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.plan import (
     DEFAULT,
     Budget,
@@ -41,7 +41,7 @@ from esac_mpi.studies.experiments.plan import (
 
 # `esac-mpi examples` has put them here
 OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
-ROOT = Path.cwd() if OURS else shipped()
+ROOT = Path.cwd() if OURS else data_folder()
 FOLDER = ROOT / "configs/experiments"
 MEASURED = "random"  # a file there that is no experiment: what a command has measured
 
@@ -54,19 +54,19 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != MEASURED)
 
 
-def ours(path: Path) -> Path:
+def own_path(path: Path) -> Path:
     """Return a path of the user's own. Raises Unusable for one of the installed package."""
-    if checkout() is None and path.is_relative_to(shipped()):
+    if checkout() is None and path.is_relative_to(data_folder()):
         raise Unusable(
             f"{path} belongs to the installed package: "
-            f"{called('examples')} copies configs/ here, for your own"
+            f"{call_of('examples')} copies configs/ here, for your own"
         )
     return path
 
 
 def experiment(id: str) -> Experiment:
     """Read an experiment. Raises Unusable naming the file and the key."""
-    path = given(id, Unusable) if id.endswith(".toml") else FOLDER / f"{id}.toml"
+    path = read_path(id, Unusable) if id.endswith(".toml") else FOLDER / f"{id}.toml"
     if not path.exists():
         raise Unusable(f"no experiment '{id}'; there are {', '.join(names())}")
     try:
@@ -99,13 +99,13 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
         title=table["title"],
         claim=" ".join(table["claim"].split()),
         settings=fields(table.get("settings", {}), f"{source}: settings"),
-        tasks=each(table["tasks"], task, f"{source}: tasks"),
-        variants=each(table["variants"], fields, f"{source}: variants"),
+        tasks=read_each(table["tasks"], read_task, f"{source}: tasks"),
+        variants=read_each(table["variants"], fields, f"{source}: variants"),
         field=sweep.get("field", ""),
         values=sweep.get("values", []),
         points=table.get("points", 25),
         products=[renew_product(Product(**product)) for product in products],
-        budgets=each(table["budgets"], budget, f"{source}: budgets"),
+        budgets=read_each(table["budgets"], read_budget, f"{source}: budgets"),
     )
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
@@ -136,11 +136,13 @@ def renew_product(found: Product) -> Product:
     words = found.arguments
     if found.command in ("plot", "table"):
         pairs = zip(["", *words], words, strict=False)
-        words = [renewed_name(word) if before == "--field" else word for before, word in pairs]
+        words = [renew_name(word) if before == "--field" else word for before, word in pairs]
     return replace(found, arguments=words)
 
 
-def each(table: dict[str, Any], read: Callable[[Any, str], Found], source: str) -> dict[str, Found]:
+def read_each(
+    table: dict[str, Any], read: Callable[[Any, str], Found], source: str
+) -> dict[str, Found]:
     """Read the tables of a table. Raises Unusable for anything else in it."""
     for name, entry in table.items():
         if not isinstance(entry, dict):
@@ -152,7 +154,7 @@ def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> Non
     """Raise Unusable for an unknown key, naming one like it, or for a value of another type."""
     for name, value in table.items():
         if name not in kinds:
-            raise Unusable(f"{source}: unknown key '{name}'; {meant(name, kinds)}")
+            raise Unusable(f"{source}: unknown key '{name}'; {suggest(name, kinds)}")
         kind = kinds[name]
         if not isinstance(value, (int, float) if kind is float else kind) or (
             isinstance(value, bool) and kind is not bool
@@ -171,7 +173,7 @@ def fields(table: dict[str, Any], source: str) -> Settings:
         raise Unusable(str(error)) from error
 
 
-def task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
+def read_task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     """Return a task's configuration file, "" for none, and its settings."""
     own = dict(table)
     name = own.pop("config", "")
@@ -204,12 +206,12 @@ def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]
     return table
 
 
-def budget(table: dict[str, Any], source: str) -> Budget:
+def read_budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
     entries = dict(check_table(table, Budget, source))
     entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
-        entries[name] = each(entries.get(name, {}), fields, f"{source}.{name}")
+        entries[name] = read_each(entries.get(name, {}), fields, f"{source}.{name}")
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if (
         any(not isinstance(count, int) or count < 1 for count in counts)
@@ -229,7 +231,7 @@ def check_names(found: Experiment, budget: Budget, source: str) -> None:
     ):
         for name in asked:
             if name not in there:
-                raise Unusable(f"{source}: {key}: unknown '{name}'; {meant(name, there)}")
+                raise Unusable(f"{source}: {key}: unknown '{name}'; {suggest(name, there)}")
     if bool(found.field) != bool(found.values) or (budget.values and not found.field):
         raise Unusable(
             f"{source}: sweep needs both field and values, and a budget's values need a sweep"
@@ -283,7 +285,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
 def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
     """Plan seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
-    settings, algorithm = resolved(found, b, task, variant, value)
+    settings, algorithm = resolve_settings(found, b, task, variant, value)
     text = "" if value is None else format_value(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
     config = configure(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}")
@@ -296,7 +298,7 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+_]+", "-", text).strip("-")
 
 
-def resolved(
+def resolve_settings(
     found: Experiment, b: Budget, task: str, variant: str, value: Any
 ) -> tuple[Settings, str]:
     """Return the settings beyond the configuration file, and the algorithm. Raises Unusable."""
@@ -308,7 +310,8 @@ def resolved(
     algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
     if value is not None:
         settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
-    for name, why in unread(settled(base, {**settings, "algorithm": algorithm}), settings).items():
+    config = settled(base, {**settings, "algorithm": algorithm})
+    for name, why in find_unread(config, settings).items():
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]

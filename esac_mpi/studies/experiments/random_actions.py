@@ -22,7 +22,7 @@ from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import explore
-from esac_mpi.studies.experiments.design import FOLDER, ours
+from esac_mpi.studies.experiments.design import FOLDER, own_path
 
 FILE = FOLDER / "random.toml"
 EPISODES = 100
@@ -44,7 +44,7 @@ def play_randomly(env: envs.Env, episode: int) -> float:
     return explore(env, act, integer(0, Purpose.EVALUATION, 0, block=episode))[1].episodic_return
 
 
-@process_state.kept()
+@process_state.preserve_state()
 def returns(env: envs.Env, episodes: int) -> np.ndarray:
     """Return the returns [episodes]. Raises Unusable where the physics was unstable in one."""
     found = np.array([play_randomly(env, episode) for episode in range(episodes)])
@@ -69,7 +69,7 @@ def write(
     are made with.
     """
     look_here()
-    known = random_returns(path) if ours(path).exists() else {}
+    known = random_returns(path) if own_path(path).exists() else {}
     for id in tasks:
         found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
         deviation = found.std(ddof=1) / np.sqrt(episodes)

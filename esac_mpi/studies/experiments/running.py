@@ -20,13 +20,13 @@ from esac_mpi.config import (
     SURVIVAL,
     Config,
     ConfigError,
+    amend,
+    as_option,
     differences,
     flatten,
-    typed,
-    updated,
 )
 from esac_mpi.host.errors import INSTALL, Interrupted
-from esac_mpi.host.stop import asking
+from esac_mpi.host.stop import stop_signals
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 from esac_mpi.studies.experiments.plan import Planned
 
@@ -74,11 +74,11 @@ def open_files(planned: Planned) -> RunFiles | None:
         return None
 
 
-def as_begun(config: Config, run: RunFiles) -> Config:
+def take_automatic(config: Config, run: RunFiles) -> Config:
     """Return a configuration, with a run's values for what task and machine decide."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
     names = str(run.provenance.get("settled", "")).split()
-    return updated(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
+    return amend(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
 
 
 def log_of(planned: Planned) -> Path:
@@ -91,9 +91,10 @@ def is_done(planned: Planned) -> bool:
     run = open_files(planned)
     if run is None:
         return False
-    if changed := differences(run.config, as_begun(planned.config, run)):
+    if changed := differences(run.config, take_automatic(planned.config, run)):
         listing = "".join(
-            f"\n  {name}: {typed(was)} -> {typed(now)}" for name, (was, now) in changed.items()
+            f"\n  {name}: {as_option(was)} -> {as_option(now)}"
+            for name, (was, now) in changed.items()
         )
         raise Unusable(
             f"{planned.run_dir} holds a run of other settings:{listing}\n"
@@ -153,7 +154,7 @@ def outcome(going: Going) -> Ended:
 def collected_signals() -> Iterator[list[int]]:
     """Collect the signals that ask us to stop in a list; under nohup SIGHUP is not one."""
     signals: list[int] = []
-    numbers = asking()
+    numbers = stop_signals()
     before = [
         signal.signal(number, lambda given, frame: signals.append(given)) for number in numbers
     ]
@@ -174,7 +175,7 @@ def run_all(work: list[Planned], at_once: int, signals: list[int]) -> Generator[
     waiting, going, passed = list(work), list[Going](), 0
     try:
         while going or (waiting and not signals):
-            while waiting and not signals and room(waiting[0], going, at_once):
+            while waiting and not signals and has_room(waiting[0], going, at_once):
                 going.append(begin(waiting.pop(0)))
             passed = wait(going, signals, passed)
             for one in list(going):
@@ -198,7 +199,7 @@ def wait(going: list[Going], signals: list[int], passed: int) -> int:
     return count
 
 
-def room(planned: Planned, going: list[Going], at_once: int) -> bool:
+def has_room(planned: Planned, going: list[Going], at_once: int) -> bool:
     """Return whether a run may start beside those that go on."""
     if planned.ranks or any(one.planned.ranks for one in going):
         return not going

@@ -13,7 +13,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import DAMAGED, Missing, Unusable
 from esac_mpi.config import exact, hint
-from esac_mpi.config.renamed import renewed_name, renewed_value
+from esac_mpi.config.renamed import renew_name, renew_value
 from esac_mpi.host.errors import INSTALL
 from esac_mpi.studies.search.space import Choices, Range
 from esac_mpi.studies.search.study import Sampler, Study
@@ -153,8 +153,8 @@ def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
         state="failed" if trial.state == TrialState.FAIL else trial.state.name.lower(),
         value=trial.intermediate_values.get(reported) if trial.value is None else trial.value,
         found={
-            name: value_of(study.space[name], renewed_value(name, given))
-            for name, given in ((renewed_name(one), given) for one, given in trial.params.items())
+            name: value_of(study.space[name], renew_value(name, given))
+            for name, given in ((renew_name(one), given) for one, given in trial.params.items())
         },
         why=trial.user_attrs.get(WHY, ""),
         reported=reported,

@@ -8,8 +8,8 @@ from pathlib import Path
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import align
-from esac_mpi.config import DEFAULTS, NAMES, Config, as_words, to_toml, unread, updated
-from esac_mpi.host.invocation import called
+from esac_mpi.config import DEFAULTS, NAMES, Config, amend, as_words, find_unread, to_toml
+from esac_mpi.host.invocation import call_of
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
 from esac_mpi.studies import job_lists
@@ -32,7 +32,7 @@ def table(study: Study, top: int) -> Iterator[str]:
         if trial.state == "failed":
             yield f"trial {trial.number} failed: {trial.why}"
     if trials and trials[0].state == "complete":
-        best = f"{called('search')} best {shlex.quote(str(study.path))} --out best.toml"
+        best = f"{call_of('search')} best {shlex.quote(str(study.path))} --out best.toml"
         yield f"\nthe best as a configuration: {best}"
 
 
@@ -52,7 +52,7 @@ def counts(study: Study, trials: list[Trial]) -> str:
     states = Counter(trial.state for trial in trials)
     text = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     if states["left"]:
-        again = f"{called('search')} run {shlex.quote(str(study.path))}"
+        again = f"{call_of('search')} run {shlex.quote(str(study.path))}"
         text += f"; {again} goes on with what is left"
     return f"{len(trials)} of {study.trials} trials begun: {text}"
 
@@ -85,12 +85,12 @@ def best(study: Study) -> str:
     else:
         about += f'# {run} is gone: what was "auto" in it is chosen anew.\n'
         config = study.config(first.found)
-    return about + as_file(updated(config, {name: DEFAULTS[name] for name in OWN}))
+    return about + as_file(amend(config, {name: DEFAULTS[name] for name in OWN}))
 
 
 def as_file(config: Config) -> str:
     """Write a configuration as TOML, all that it reads, whatever the defaults become."""
-    return to_toml(config, set(NAMES) - {"seed"} - unread(config, NAMES).keys())
+    return to_toml(config, set(NAMES) - {"seed"} - find_unread(config, NAMES).keys())
 
 
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
@@ -107,4 +107,4 @@ def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''} each"
     yield f"{tasks} tasks for {study.trials} trials, {seeds}"
     yield from job_lists.submission(out, tasks, program=PROGRAM)
-    yield f"here     {called('search')} run {shlex.quote(str(place))}"
+    yield f"here     {call_of('search')} run {shlex.quote(str(place))}"

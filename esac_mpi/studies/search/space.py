@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import NAMES, ConfigError, as_text, as_words, from_table, hint, renewed_name
+from esac_mpi.config import NAMES, ConfigError, as_text, as_words, from_table, hint, renew_name
 from esac_mpi.studies.experiments.design import check_table
 
 LARGEST = 2**63  # numbers of a range are below
@@ -63,7 +63,7 @@ def parse_space(table: dict[str, Any], source: str) -> Space:
     """Read a [search] table. Raises Unusable naming the key."""
     found: Space = {}
     for former, entry in entries(table):
-        name = renewed_name(former)
+        name = renew_name(former)
         if name in found:
             raise Unusable(f"{source}: search: {former}: {name} is there, too; leave one out")
         found[name] = parse_field(name, entry, f"{source}: search")

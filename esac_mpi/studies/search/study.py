@@ -21,15 +21,15 @@ from esac_mpi.config import (
     Config,
     ConfigError,
     as_words,
+    find_unread,
     flatten,
-    joined,
-    plain,
     read_toml,
-    resolved,
-    unread,
+    resolve,
+    resolve_all,
+    to_plain,
 )
 from esac_mpi.envs import TaskError
-from esac_mpi.host.paths import given
+from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import check_keys, check_table, fields, refuse_automatic
 from esac_mpi.studies.search.space import Choices, Space, parse_space
@@ -94,13 +94,13 @@ class Study:
         What these values let be unread, settings or searched, is left out.
         """
         named = {**self.settings, **found, **own}
-        idle = unread(resolved(self.file, named), named)
+        idle = find_unread(resolve(self.file, named), named)
         read = {name: value for name, value in named.items() if name not in idle}
-        return joined(self.file, read, self.source, self.source, lambda in_vain: None)
+        return resolve_all(self.file, read, self.source, self.source, lambda in_vain: None)
 
     def is_read(self, name: str, found: Mapping[str, Any]) -> bool:
         """Whether a trial with these values, as far as they are known, reads a field."""
-        return not unread(resolved(self.file, {**self.settings, **found}), [name])
+        return not find_unread(resolve(self.file, {**self.settings, **found}), [name])
 
 
 def read(place: Path) -> Study:
@@ -109,7 +109,7 @@ def read(place: Path) -> Study:
         if place.is_dir():
             return read_directory(place)
         table = tomllib.loads(place.read_text(encoding="utf-8-sig"))
-        return parse(table, place, lambda name: read_toml(given(name, ConfigError)))
+        return parse(table, place, lambda name: read_toml(read_path(name, ConfigError)))
     except FileNotFoundError as error:
         raise Unusable(
             f"{place}: no such study file, nor a directory with {STUDY} in it"
@@ -164,7 +164,7 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
         )
     return Study(
         source=source,
-        path=path or given(table.get("directory", f"runs/{place.stem}"), ConfigError),
+        path=path or read_path(table.get("directory", f"runs/{place.stem}"), ConfigError),
         table=table,
         file=read_config(table["config"]) if "config" in table else {},
         settings=settings,
@@ -210,7 +210,7 @@ def check(study: Study) -> list[Config]:
     every = [*tried, *({**first, **dict(zip(chosen, ends, strict=True))} for ends in together)]
     for name in (*study.settings, *study.space):
         if not any(study.is_read(name, values) for values in every):
-            why = unread(resolved(study.file, {**study.settings, **first}), [name])[name]
+            why = find_unread(resolve(study.file, {**study.settings, **first}), [name])[name]
             raise Unusable(f"{study.source}: {name}: {why}")
     try:
         found = [study.config(values) for values in tried]
@@ -243,7 +243,7 @@ def begin(study: Study) -> None:
             f"{study.path}: not empty, and not a study: name another directory = "
             f'"..." in {study.source}'
         )
-    known = {"study": study.table, "file": plain(study.file), "version": VERSION}
+    known = {"study": study.table, "file": to_plain(study.file), "version": VERSION}
     content = json.dumps(known, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
@@ -276,7 +276,7 @@ def what_counts(study: Study) -> dict[str, Any]:
     """List what must not change while a study goes on."""
     settings = {
         name: value
-        for name, value in flatten(resolved(study.file, study.settings))
+        for name, value in flatten(resolve(study.file, study.settings))
         if not {name, name.partition(".")[0]} & FREE
     }
     about = {name: getattr(study, name) for name in ("measure", "seeds", "sampler", "pruner")}

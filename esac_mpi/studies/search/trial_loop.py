@@ -141,7 +141,7 @@ class Task:
         found = self._journal.values(number)
         values: list[float] = []
         self._say_status("running", trial=number)
-        log.say(f"trial {number}: {in_words(found)}")
+        log.say(f"trial {number}: {format_values(found)}")
         try:
             for place in range(len(self._study.seeds)):
                 self._stop_if_wished(f"trial {number}: stopped")
@@ -232,7 +232,7 @@ def counters(row: Mapping[str, Any]) -> Counters:
     return Counters(**{f.name: row[f.name] for f in fields(Counters)})
 
 
-def in_words(found: Mapping[str, Any]) -> str:
+def format_values(found: Mapping[str, Any]) -> str:
     """Write the values of a trial's fields as a person does."""
     return ", ".join(
         f"{name} {value:.6g}" if type(value) is float else " ".join([name, *as_words(value)])

@@ -32,7 +32,7 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
     if world.size > 1:
         third = lambda: end_all(world, "esac_mpi: third signal: ends at once")  # noqa: E731
     stop = Stop(time.monotonic, third)
-    with log.kept():
+    with log.preserve_log():
         log.setup(world.rank, platform.node())
         stop.listen()
         try:

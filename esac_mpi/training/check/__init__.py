@@ -15,7 +15,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import batch_system, log
 from esac_mpi.training import set_up
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
-from esac_mpi.training.task_set_up import sentences, settled
+from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
 
 def check(config: Config, world: World, seconds_left: float = math.inf, fresh: bool = False) -> int:
@@ -32,7 +32,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     lines = list[report.Line]()
     if world.rank == 0:
         lines = [*ranks.launch(found, world), *ranks.libraries(found), exchanged]
-        lines += [ranks.time_left(batch_system.job(os.environ), seconds_left), *place]
+        lines += [ranks.time_left(batch_system.job_name(os.environ), seconds_left), *place]
         lines += run.playing(config, found)
     if env is not None and not any(one.task for one in found):
         lines = look_at_run(config, env, found, world, seconds_left, fresh, lines)
@@ -56,8 +56,8 @@ def look_at_run(
 
     lines: of its surroundings, on rank 0, to which these are added. All ranks call this.
     """
-    config, names = settled(config, env)
-    settings = [report.Line("settings", sentence) for sentence in sentences(config, names, env)]
+    config, names = resolve_by_task(config, env)
+    settings = [report.Line("settings", sentence) for sentence in describe_task(config, names, env)]
     too_large = memory.networks(config, env) if world.rank == 0 else []
     if world.from_root(bool(too_large)):  # nothing more can be looked at
         return [*lines, *settings, *too_large]
@@ -69,7 +69,7 @@ def look_at_run(
         lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
         lines += memory.replay(config, env)
         if not any(line.fatal and line.subject == "directory" for line in lines):
-            start, left = run.foreseen(config, fresh, env, found, world, names)
+            start, left = run.foresee(config, fresh, env, found, world, names)
             lines += start
     left = world.from_root(None if any(line.fatal for line in lines) else left)
     if not left:

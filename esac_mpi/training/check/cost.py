@@ -19,7 +19,7 @@ from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.counter import Counter
-from esac_mpi.training.ended import together
+from esac_mpi.training.ended import run_together
 from esac_mpi.training.forecast import advice, operators, outlook, phases, work
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
@@ -49,7 +49,7 @@ def look(
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, Counter(1)))
     world.gather(None)  # all begin together
-    played = world.gather(together(world, lambda: refused(params, env, world.rank)))
+    played = world.gather(run_together(world, lambda: play_or_refuse(params, env, world.rank)))
     others = world.gather(beside_playing(params))
     done = world.shared((1,))
     lines, updating = list[Line](), 0.0
@@ -147,9 +147,9 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
     return np.array(found)
 
 
-def refused(params: Params, env: envs.Env, rank: int) -> np.ndarray:
+def play_or_refuse(params: Params, env: envs.Env, rank: int) -> np.ndarray:
     """Play as `episodes` does. Raises TaskError for what the task's code raises."""
-    with envs.refusing(env.id):
+    with envs.refuse_errors(env.id):
         return episodes(params, env, rank)
 
 

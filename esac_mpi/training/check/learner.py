@@ -7,18 +7,18 @@ from pathlib import Path
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.world import World
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.host import affinity
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import set_up
-from esac_mpi.training.check.memory import begun
-from esac_mpi.training.check.ranks import Rank, in_short
+from esac_mpi.training.check.memory import make_counted
+from esac_mpi.training.check.ranks import Rank, shorten
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import NO_START
 from esac_mpi.training.forecast import phases
 from esac_mpi.training.forecast.learners import threads_that_gain
-from esac_mpi.training.forecast.operators import usual
+from esac_mpi.training.forecast.operators import median_of_calls
 
 
 def library(config: Config, ranks: list[Rank]) -> Line:
@@ -50,7 +50,7 @@ def library(config: Config, ranks: list[Rank]) -> Line:
     if more > threads and (config.learner.device == "cpu" or not gpus):
         spare = f"{more - 1} core(s) have no rank"
         found += f"; {spare}, a new run could use them: --learner.threads {more}"
-    remedy = "; ".join(remedies) or in_short(affinity.complaints([], [cores], threads))
+    remedy = "; ".join(remedies) or shorten(affinity.complaints([], [cores], threads))
     return Line("torch", found, remedy, bool(remedies))
 
 
@@ -70,7 +70,7 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
     if not torch.cuda.is_available():
         return []
     try:
-        params, state, _ = begun(config, env, 1)
+        params, state, _ = make_counted(config, env, 1)
         made = set_up.make_learner(params, env, state, world)
     except NO_START as error:
         return [Line("GPU", "not to be used", str(error), True)]
@@ -115,7 +115,7 @@ def core(
     torch.set_num_threads(config.learner.threads)
     left, right = torch.rand(2, SIDE, SIDE)
     with torch.inference_mode():
-        products = 2e-9 * SIDE**3 / usual(lambda: torch.mm(left, right), SECONDS)
+        products = 2e-9 * SIDE**3 / median_of_calls(lambda: torch.mm(left, right), SECONDS)
     found = f"torch's products {products:.0f} GFLOP/s with {config.learner.threads} thread(s)"
     if (limit := learners.load("cpu").limit()) is not None:
         found = f"at most {limit / 1e9:.0f} GFLOP/s of a core; {found}"
@@ -125,7 +125,7 @@ def core(
         flags = set(info.read_text(errors="replace").split()) if info.exists() else set()
         if config.learner.precision == "fp32" and flags & UNITS:
             other = {"learner.precision": "bf16", "learner.kernels": "torch"}
-            half = update_seconds(updated(config, other), env)
+            half = update_seconds(amend(config, other), env)
             if 0 < half < updating:
                 found += f"; a new run could take --learner.precision bf16: {1 / half:,.0f}"
     remedy = ""

@@ -17,7 +17,7 @@ from esac_mpi.training.counter import Counter
 from esac_mpi.training.ended import TooLarge
 
 
-def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
+def make_counted(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
     """Make parameters and state as before the first generation; count what they share.
 
     Raises epsilon.TableTooSmall, MemoryError.
@@ -29,9 +29,9 @@ def begun(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Count
     return params, set_up.make_state(params, counter), counter
 
 
-def needed(config: Config, env: envs.Env, ranks: int) -> int:
+def count_shared(config: Config, env: envs.Env, ranks: int) -> int:
     """Count the bytes of shared memory that a run holds on a node, 1 MiB for what is small."""
-    *_, counter = begun(config, env, ranks)
+    *_, counter = make_counted(config, env, ranks)
     return counter.bytes + 2**20
 
 
@@ -47,7 +47,7 @@ def networks(config: Config, env: envs.Env) -> list[Line]:
 def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
     """Look at the node with several ranks that has the least shared memory."""
     try:
-        need = needed(config, env, len(ranks))
+        need = count_shared(config, env, len(ranks))
     except (epsilon.TableTooSmall, MemoryError) as error:
         return [Line("memory", "cannot be shared", str(error), True)]
     nodes = [rank.node for rank in ranks]
@@ -72,7 +72,7 @@ def replay(config: Config, env: envs.Env) -> list[Line]:
     """Look at the memory that the replay comes to take, on rank 0's node."""
     if not replay_memory.table(config):
         return []
-    need, total, free = replay_memory.needed(config, env), ram.total(), ram.free()
+    need, total, free = replay_memory.replay_bytes(config, env), ram.total(), ram.free()
     where = "on rank 0's node, which"
     if shares_replay(ALGORITHMS[config.algorithm].State):
         where = "on each node, among what its ranks share; rank 0's"

@@ -19,7 +19,7 @@ from esac_mpi.envs import identity, probe
 from esac_mpi.host import affinity, threads
 from esac_mpi.host.log import duration
 from esac_mpi.training import provenance
-from esac_mpi.training.check.report import Line, spans
+from esac_mpi.training.check.report import Line, format_ranges
 from esac_mpi.training.forecast.operators import median_seconds
 from esac_mpi.training.task_set_up import make_task
 
@@ -102,14 +102,14 @@ def launch(ranks: list[Rank], world: World) -> list[Line]:
         union = sorted(set().union(*allowed))
         fewest, most = min(map(len, allowed)), max(map(len, allowed))
         each = str(most) if fewest == most else f"{fewest}-{most}"
-        cores = f"cores {spans(union)}, {each} for each rank"
-        found = f"{ranks[members[0]].host}: ranks {spans(members)}; {cores}"
+        cores = f"cores {format_ranges(union)}, {each} for each rank"
+        found = f"{ranks[members[0]].host}: ranks {format_ranges(members)}; {cores}"
         complaints = affinity.complaints([ranks[r].host for r in members], allowed, 0)
-        lines.append(Line(f"node {node}", found, in_short(complaints)))
+        lines.append(Line(f"node {node}", found, shorten(complaints)))
     return lines
 
 
-def in_short(complaints: Iterable[str]) -> str:
+def shorten(complaints: Iterable[str]) -> str:
     """Join complaints without the hosts that they begin with."""
     return "; ".join(complaint.partition(": ")[2] for complaint in complaints)
 
@@ -149,5 +149,5 @@ def exchange(world: World) -> Line:
     gathered = 1e6 * median_seconds(lambda: world.gather(None), REPEATS) / 2
     wrong = [r for r, answer in enumerate(world.gather(right)) if not answer]
     found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us"
-    remedy = f"wrong results on ranks {spans(wrong)}: MPI is broken here" if wrong else ""
+    remedy = f"wrong results on ranks {format_ranges(wrong)}: MPI is broken here" if wrong else ""
     return Line("exchange", f"{found}, allgather {gathered:.0f} us", remedy, bool(wrong))

@@ -43,7 +43,7 @@ def verdict(lines: Iterable[Line]) -> str:
     return f"ready to run; {len(remarks)} note(s)" if remarks else "ready to run"
 
 
-def spans(numbers: list[int]) -> str:
+def format_ranges(numbers: list[int]) -> str:
     """Format ascending numbers as ranges: 0-3,6."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]

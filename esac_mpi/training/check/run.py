@@ -4,7 +4,7 @@ import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.comm.world import World
-from esac_mpi.config import NAMES, Budget, Config, ConfigError, in_numbers, updated, value_of
+from esac_mpi.config import NAMES, Budget, Config, ConfigError, amend, estimate, value_of
 from esac_mpi.envs import probe
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
@@ -12,9 +12,9 @@ from esac_mpi.play.params import Params, make_layout
 from esac_mpi.record import Run, source
 from esac_mpi.training import provenance, replay_memory, set_up, warm_start
 from esac_mpi.training.active_run import spent
-from esac_mpi.training.check.memory import begun
+from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
-from esac_mpi.training.check.report import Line, spans
+from esac_mpi.training.check.report import Line, format_ranges
 from esac_mpi.training.ended import FILES, NO_START, code_of
 from esac_mpi.training.forecast.automatic import resolve
 
@@ -32,14 +32,14 @@ def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Co
             values = None
             lines = [Line("settings", "not resolved", str(error), True, code_of(error))]
     values = world.from_root(values)
-    return in_numbers(config) if values is None else updated(config, values), lines
+    return estimate(config) if values is None else amend(config, values), lines
 
 
 def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     """Tell whether every rank can play the task, how fast, and with the same bits."""
     first = ranks[0]
     if broken := [r for r, rank in enumerate(ranks) if rank.task]:
-        found = f"{config.task.id} cannot be played on ranks {spans(broken)}"
+        found = f"{config.task.id} cannot be played on ranks {format_ranges(broken)}"
         return [Line("task", found, ranks[broken[0]].task, True)]
     speeds = np.array([rank.steps_per_second for rank in ranks])
     rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
@@ -73,7 +73,7 @@ def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     return lines
 
 
-def foreseen(
+def foresee(
     config: Config,
     fresh: bool,
     env: envs.Env,
@@ -87,7 +87,7 @@ def foreseen(
     """
     path, now = set_up.run_directory(config), origin(env, ranks) | {"settled": settled}
     if config.start_from and warm_start.is_within(config.start_from, path):
-        return begun_from(config, env, now, world), config.budget
+        return describe_source(config, env, now, world), config.budget
     try:
         run = Run.foresee(path, config, now, fresh)
         if config.own.follows and run.restored is None:
@@ -97,7 +97,7 @@ def foreseen(
     saved = run.restored
     if saved is None:
         moves = f"; the old one is moved to {run.aside}" if run.aside else ""
-        lines = [Line("run", f"a new run{moves}"), *begun_from(config, env, now, world)]
+        lines = [Line("run", f"a new run{moves}"), *describe_source(config, env, now, world)]
         return lines, config.budget
     generation, counters = saved.generation, Counters()
     state.load(counters, saved.state, "counters.")
@@ -116,7 +116,7 @@ def foreseen(
     return [Line("run", found, changed)], config.budget.left(generation, *counts)
 
 
-def begun_from(config: Config, env: envs.Env, now: dict[str, str], world: World) -> list[Line]:
+def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: World) -> list[Line]:
     """Say what a new run would begin from; nothing where that is nothing."""
     if not config.start_from:
         return []
@@ -125,7 +125,7 @@ def begun_from(config: Config, env: envs.Env, now: dict[str, str], world: World)
     try:
         source = warm_start.find(config.start_from, config, env, d, path)
         words = f"from {source.words}"
-        params, state, _ = begun(config, env, world.size)
+        params, state, _ = make_counted(config, env, world.size)
         learners.clear()  # the line about the GPU had one: a device may have room for one
         learner = set_up.make_learner(params, env, state, world)
         found = warm_start.plan(source, config, state, learner, now)
@@ -142,6 +142,6 @@ def origin(env: envs.Env, ranks: list[Rank]) -> dict[str, str]:
     first = ranks[0]
     assert first.found is not None
     here = {rank.physics for rank in ranks if rank.host == first.host}
-    return provenance.compared(
+    return provenance.gather_compared(
         env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.config import NAMES, Config, updated, value_of
+from esac_mpi.config import NAMES, Config, amend, value_of
 from esac_mpi.host.log import duration
 from esac_mpi.training.forecast.automatic import remark_at_start
 from esac_mpi.training.forecast.outlook import Outlook, outlook
@@ -29,7 +29,7 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
     """Forecast what may be quicker than these settings."""
 
     def with_setting(name: str, value: object) -> Other:
-        return Other(f"--{name} {value}", outlook(updated(config, {name: value}), pieces, on))
+        return Other(f"--{name} {value}", outlook(amend(config, {name: value}), pieces, on))
 
     declares = ALGORITHMS[config.algorithm].DECLARES
     if declares.learning is not None and pieces.updating:

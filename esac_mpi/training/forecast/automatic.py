@@ -12,8 +12,8 @@ from typing import Any
 from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS, esac_timing
 from esac_mpi.comm.contracts import World
-from esac_mpi.config import AUTO, NAMES, Config, automatic, check, on_ranks, updated, value_of
-from esac_mpi.envs import Env, probe, refusing
+from esac_mpi.config import AUTO, NAMES, Config, amend, automatic, check, resolve_on_ranks, value_of
+from esac_mpi.envs import Env, probe, refuse_errors
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.play import epsilon
@@ -44,24 +44,24 @@ def resolve(
         return {}, []
     other = config.own.follows or (None if fresh else path)
     run = settings_of(Path(other)) if other else None
-    settled = on_ranks(config, world.size, run)
-    whole = updated(config, settled)
+    settled = resolve_on_ranks(config, world.size, run)
+    whole = amend(config, settled)
     check(whole)
     if run:
         said = [f"as the run began: {_words(settled)}"] if settled else []
-        return settled | kept_places(whole, places, run), said
+        return settled | choose_places(whole, places, run), said
     said = []
     if learning and "learner.kernels" in places:
-        whole = learners.settled(whole, learning.learner(whole))
+        whole = learners.resolve_auto(whole, learning.learner(whole))
     if "learner.device" in places and sees_a_gpu(whole):
-        with refusing(env.id):
-            device, why = faster(whole, env)
-        whole = updated(whole, {"learner.device": device})
+        with refuse_errors(env.id):
+            device, why = choose_device(whole, env)
+        whole = amend(whole, {"learner.device": device})
         said = [why]
     why = ""
     if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
-        with refusing(env.id):
-            values, updating = measured(whole, env)
+        with refuse_errors(env.id):
+            values, updating = measure_costs(whole, env)
         settled |= {name: values[name] for name in costs}
         why = f" and {1 / updating:,.0f} updates/s of this core" if updating else ""
     if settled:
@@ -70,13 +70,13 @@ def resolve(
     return settled | {name: value_of(whole, name) for name in places}, said
 
 
-def kept_places(config: Config, places: list[str], run: Config) -> dict[str, Any]:
+def choose_places(config: Config, places: list[str], run: Config) -> dict[str, Any]:
     """Choose a run's kernels, and its device where that is here."""
     found: dict[str, Any] = {}
     if "learner.kernels" in places:
         found["learner.kernels"] = run.learner.kernels
     device = run.learner.device
-    if "learner.device" in places and (device == "cpu" or sees_a_gpu(updated(config, found))):
+    if "learner.device" in places and (device == "cpu" or sees_a_gpu(amend(config, found))):
         found["learner.device"] = device
     return found
 
@@ -93,16 +93,16 @@ def sees_a_gpu(config: Config) -> bool:
     return bool(learners.load("gpu").is_there())
 
 
-def faster(config: Config, env: Env) -> tuple[str, str]:
+def choose_device(config: Config, env: Env) -> tuple[str, str]:
     """Measure the learner on the CPU and on the GPU; choose the faster one, and say why."""
     if config.learner.precision == "tf32":
         return "cuda", "learner on the GPU, which alone has learner.precision = tf32"
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     seconds = {}
     for device in ("cpu", "cuda"):
-        there = replace(params, config=updated(config, {"learner.device": device}))
+        there = replace(params, config=amend(config, {"learner.device": device}))
         try:
-            with process_state.kept():
+            with process_state.preserve_state():
                 ready = phases.prepare(there, env)
                 rounds = [sum(phases.measure(*ready, UPDATING)) for _ in range(ROUNDS) if ready]
         except learners.NoDevice as error:
@@ -129,12 +129,12 @@ def remark_at_start(config: Config, ranks: int) -> str:
     return f"{said}; a run begun anew could have --fresh --esac.workers {workers}"
 
 
-def digits(cost: float) -> float:
+def round_digits(cost: float) -> float:
     """Round to two digits."""
     return float(f"{cost:.2g}")
 
 
-def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
+def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
     """Measure updates in steps of the task, or in updates of an individual, {dotted name: cost}.
 
     Returns the time of an update [s], too, 0 where there are none.
@@ -145,7 +145,7 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
         return {"esac.update_cost": 0.0}, 0.0
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     probe.probe(env)  # which says what is wrong with a task
-    with process_state.kept():
+    with process_state.preserve_state():
         ready = phases.prepare(params, env)
         rounds = [
             (step_seconds(params, env), *(phases.measure(*ready, UPDATING) if ready else (0, 0)))
@@ -157,12 +157,12 @@ def measured(config: Config, env: Env) -> tuple[dict[str, float], float]:
     if individuals:
         training = operators.seconds(config, params.layout)["training"]
         costs = {
-            "aes_rl.update_cost": digits(training / step),
-            "aes_rl.critic_cost": digits(updating / training),
+            "aes_rl.update_cost": round_digits(training / step),
+            "aes_rl.critic_cost": round_digits(updating / training),
         }
         return costs, updating
     cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
-    return {"esac.update_cost": digits(max(cost, 0.0) / step)}, updating
+    return {"esac.update_cost": round_digits(max(cost, 0.0) / step)}, updating
 
 
 def step_seconds(params: Params, env: Env) -> float:

@@ -15,7 +15,7 @@ from esac_mpi.algorithms import ALGORITHMS, erl_births
 from esac_mpi.algorithms.declaration import updates_owed
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.config import Config, imitations, updated
+from esac_mpi.config import Config, amend, imitations
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.operators.selection import Births, Kind
 
@@ -44,7 +44,7 @@ def draw(config: Config, k: int) -> Births:
     """Draw who is born in generation k, of members whose returns are in any order."""
     erl = config.erl
     if erl.crossover == "distillation":
-        config = updated(config, {"erl.parent_selection": "greedy"})
+        config = amend(config, {"erl.parent_selection": "greedy"})
     order = generator(config.seed, Purpose.SELECTION, k, 1).permutation(erl.population_size)
     params: Any = SimpleNamespace(config=config)
     state: Any = SimpleNamespace()

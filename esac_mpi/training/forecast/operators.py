@@ -27,19 +27,19 @@ def seconds(config: Config, layout: Layout) -> dict[str, float]:
     if declares.operators(config) == "individuals":
         climbing = learners.make_operators("individuals", config, layout)
         critic = random.uniform(-0.1, 0.1, climbing.critic_size).astype(np.float32)
-        lasted = usual(lambda: climbing.trained(theta, critic, states, UPDATES, random))
+        lasted = median_of_calls(lambda: climbing.trained(theta, critic, states, UPDATES, random))
         return {"training": lasted / UPDATES}
-    return of_births(config, layout, theta, states, random) if declares.offspring(config) else {}
+    return birth_time(config, layout, theta, states, random) if declares.offspring(config) else {}
 
 
-def of_births(
+def birth_time(
     config: Config, layout: Layout, theta: np.ndarray, states: np.ndarray, random: Any
 ) -> dict[str, float]:
     """Measure a child and a mutation of theta [d], in states [n, o]; random: a numpy generator."""
     erl = config.erl
     found = {
-        "crossing": usual(lambda: genetics.n_point(theta, theta, layout, random)),
-        "mutating": usual(lambda: genetics.gaussian(theta, layout, erl, random)),
+        "crossing": median_of_calls(lambda: genetics.n_point(theta, theta, layout, random)),
+        "mutating": median_of_calls(lambda: genetics.gaussian(theta, layout, erl, random)),
     }
     if erl.crossover == "n_point" and erl.mutation == "gaussian":
         return found
@@ -48,15 +48,15 @@ def of_births(
         critic = random.uniform(-0.1, 0.1, made.critic_size).astype(np.float32)
         imitated = np.resize(states, (BATCHES * erl.distillation_batch, states.shape[1]))
         parents = theta, -theta
-        lasted = usual(lambda: made.distilled(parents, theta, imitated, critic, random))
+        lasted = median_of_calls(lambda: made.distilled(parents, theta, imitated, critic, random))
         found["imitating"] = lasted / (erl.distillation_epochs * BATCHES)
     if erl.mutation == "proximal":
         seen = np.resize(states, (erl.mutation_batch, states.shape[1]))
-        found["mutating"] = usual(lambda: made.proximal(theta, seen, random))
+        found["mutating"] = median_of_calls(lambda: made.proximal(theta, seen, random))
     return found
 
 
-def usual(action: Callable[[], Any], at_least: float = MEASURING) -> float:
+def median_of_calls(action: Callable[[], Any], at_least: float = MEASURING) -> float:
     """Return the median time of a call, of those made for some time after a first one [s]."""
     action()
     marks = [time.perf_counter()]

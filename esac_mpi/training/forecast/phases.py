@@ -9,7 +9,7 @@ import numpy as np
 
 from esac_mpi import config, envs, learners
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config.reads import unread
+from esac_mpi.config.reads import find_unread
 from esac_mpi.play.learner_phases import Flight, Steps
 from esac_mpi.play.params import Params
 
@@ -25,8 +25,8 @@ def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]]
     if learning is None or not learning.interval(chosen):
         return None
     steps = f"{chosen.algorithm}.interleaved"
-    if steps in config.NAMES and unread(chosen, [steps]):  # its updates follow all episodes
-        chosen = config.updated(chosen, {steps: False})
+    if steps in config.NAMES and find_unread(chosen, [steps]):  # its updates follow all episodes
+        chosen = config.amend(chosen, {steps: False})
     theta = params.initial(0)
     learners.clear()  # other lines had one: a device may have room for one
     discrete = envs.is_discrete(env)

@@ -18,7 +18,7 @@ import numpy as np
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, as_text
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
-from esac_mpi.play.state import kept, put_back
+from esac_mpi.play.state import checkpoint_fields, put_back
 from esac_mpi.record import Checkpoint, replays
 from esac_mpi.record.task_identity import changes
 from esac_mpi.training.warm_start.source import Source
@@ -124,7 +124,7 @@ def parts(state: Any) -> dict[Part, list[Field[Any]]]:
     found: dict[Part, list[Field[Any]]] = {}
     policies = [id(theta) for theta in state.policies.values()]
     numbers = {mark.numbers for _, mark in marked(state)}
-    for f in kept(state):
+    for f in checkpoint_fields(state):
         mark = mark_of(f)
         part = mark.part or Part(f.name)
         always = part == OBSERVATIONS or id(getattr(state, f.name)) in policies

@@ -17,16 +17,16 @@ from esac_mpi.config import (
     Config,
     ConfigError,
     PolicyNetwork,
+    amend,
     as_words,
     check,
     table_of,
-    updated,
 )
 from esac_mpi.config.fields import as_text, value_of
-from esac_mpi.host.errors import unread
+from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import is_run
 from esac_mpi.play.counters import Counters
-from esac_mpi.record import Away, Checkpoint, Refused, begun_otherwise
+from esac_mpi.record import Away, Checkpoint, Refused, compare_start
 from esac_mpi.record.checkpoints import newest
 from esac_mpi.record.policies import Policy
 
@@ -67,7 +67,7 @@ class Source:
     @property
     def task(self) -> str:
         """Its task, in words."""
-        return in_words(self.about["task"], self.about["task_kwargs"])
+        return format_task(self.about["task"], self.about["task_kwargs"])
 
 
 def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) -> Source:
@@ -78,13 +78,13 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
     path = Path(said)
     try:
         if path.is_dir() and is_run(path):
-            source = of_run(said, path)
+            source = read_run(said, path)
         elif path.is_file():
-            source = of_policy(said, path)
+            source = read_policy(said, path)
         else:
             raise Refused(f"--from {said}: no run directory of esac_mpi, and no policy.h5")
     except OSError as error:  # somebody else's folder, or no name of a file
-        problem = unread(f"--from {said}", error)
+        problem = translate_error(f"--from {said}", error)
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
     if found := [*obstacles(source, config, env, d, run_directory)]:
         raise Refused(f"--from {said}: {'; '.join(found)}")
@@ -97,7 +97,7 @@ def is_within(said: str, run_directory: Path) -> bool:
     return run_directory.resolve() == (path if os.path.isdir(path) else path.parent).resolve()
 
 
-def of_run(said: str, path: Path) -> Source:
+def read_run(said: str, path: Path) -> Source:
     """Read a run at its newest sound checkpoint; it may go on. Raises Refused, Unreadable."""
     saved = newest(path)
     if saved is None:
@@ -106,7 +106,7 @@ def of_run(said: str, path: Path) -> Source:
     sums, sizes = state.get("observation_sums"), str(attributes.get("sizes", "")).split()
     declares = ALGORITHMS[config.algorithm].DECLARES
     before = json.loads(attributes.get("start") or "{}")
-    about = named(said, path, "run", config.task.id, config.task.kwargs) | {
+    about = make_source(said, path, "run", config.task.id, config.task.kwargs) | {
         "algorithm": config.algorithm,
         "seed": config.seed,
         # of the run, and of those that it came from in turn
@@ -124,7 +124,7 @@ def of_run(said: str, path: Path) -> Source:
         declares.output or config.policy.output,
         sizes=(int(sizes[0]), int(sizes[-1])) if sizes else None,
         discrete=bool(attributes["discrete"]) if "discrete" in attributes else None,
-        standardises=standardised(config),
+        standardises=is_standardised(config),
         sums=sums if sums is not None and sums.any() else None,
         about=about,
         head_scale=declares.head_scale,
@@ -133,13 +133,13 @@ def of_run(said: str, path: Path) -> Source:
     )
 
 
-def named(said: str, path: Path, kind: str, task: str, kwargs: Any) -> dict[str, Any]:
+def make_source(said: str, path: Path, kind: str, task: str, kwargs: Any) -> dict[str, Any]:
     """Name a source and its task, as a run's files do."""
     where = {"from": said, "path": str(path.resolve()), "kind": kind}
     return {**where, "task": task, "task_kwargs": kwargs}
 
 
-def of_policy(said: str, path: Path) -> Source:
+def read_policy(said: str, path: Path) -> Source:
     """Read a policy alone. Raises Unreadable."""
     found = Policy.load(path)
     layout, sums = found.layout, None
@@ -150,7 +150,7 @@ def of_policy(said: str, path: Path) -> Source:
     if (normaliser := found.normaliser) is not None:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
-    about = named(said, path, "policy", found.task, found.task_kwargs) | {
+    about = make_source(said, path, "policy", found.task, found.task_kwargs) | {
         "policy": found.kind,
         "seeds": [],
         "generation": found.generation,
@@ -188,7 +188,7 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
-def standardised(config: Config) -> bool:
+def is_standardised(config: Config) -> bool:
     """Tell whether a run standardises observations."""
     name = f"{table_of(config.algorithm)}.observation_normalisation"
     return name in NAMES and bool(value_of(config, name))
@@ -219,30 +219,30 @@ def obstacles(
     if source.discrete not in (None, envs.is_discrete(env)):
         kinds = ("continuous", "discrete")
         was, now = kinds if not source.discrete else kinds[::-1]
-        task = in_words(env.id, config.task.kwargs)
+        task = format_task(env.id, config.task.kwargs)
         yield f"{source.task} is of {was} actions, {task} of {now} ones"
     if envs.is_discrete(env) and source.head_scale != declares.head_scale:
         yield f"where an action is a choice, {config.algorithm} scales a last layer otherwise"
-    if source.standardises != standardised(config):
+    if source.standardises != is_standardised(config):
         seen = "standardised" if source.standardises else "plain"
         name = f"{table_of(config.algorithm)}.observation_normalisation"
         remedy = f"--{name} {as_text(source.standardises)}"
         if name not in NAMES:
             remedy = f"{config.algorithm} has plain ones alone"
         yield f"its policies see {seen} observations: {remedy}"
-    if otherwise := begun_otherwise(config, source.about):
+    if otherwise := compare_start(config, source.about):
         yield otherwise
 
 
 def option(config: Config, name: str, value: Any) -> str:
     """Write the option that gives a run such policies, after a colon; "" where it cannot have."""
     try:
-        check(updated(config, {name: value}))
+        check(amend(config, {name: value}))
     except ConfigError:
         return ""
     return f": {' '.join([f'--{name}', *as_words(value)])}"
 
 
-def in_words(task: str, kwargs: Mapping[str, Any]) -> str:
+def format_task(task: str, kwargs: Mapping[str, Any]) -> str:
     """Write a task in words."""
     return f"{task} with {as_text(kwargs)}" if kwargs else task
