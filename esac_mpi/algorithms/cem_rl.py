@@ -175,7 +175,7 @@ def share_critics(now: Now, taught: list[np.ndarray]) -> None:
 
 
 def play_drawn(now: Now) -> Experience:
-    """Let those play that nothing trains."""
+    """Play the individuals that are not trained."""
     cem, actor, (crew, _) = now.params.config.cem_rl, make_actor(now.params), crews(now.params)
     first = individuals(cem)[1]
 

@@ -27,7 +27,7 @@ class Bound:
     words: str
 
     def problem(self, value: Any) -> str:
-        """Say what is wrong with a value, after `name = value:`; "" for nothing."""
+        """Return the problem of a value, to follow `name = value:`; "" for none."""
         return "" if self.holds(value) else self.words
 
 

@@ -230,7 +230,7 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
 
 
 def values_of(name: str) -> str:
-    """Say what values a field takes."""
+    """Describe the values that a field takes."""
     kind = hint(name)
     if _is_list(name) or kind == dict[str, Any] or kind is bool:
         return {bool: "true|false", dict[str, Any]: "JSON"}.get(kind, "int ...")

@@ -119,7 +119,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def no_file(word: str) -> str:
-    """Say what a word is that names no configuration file, and what is meant."""
+    """Return the error for a word that names no configuration file, with a suggestion."""
     place = expanduser(word)
     if isfile(config := join(place, CONFIG)):
         return (

@@ -45,7 +45,7 @@ def check_name(name: str, source: str, algorithm: Any = None) -> str:
 
 
 def suggest(name: str, among: Collection[str], otherwise: str = "") -> str:
-    """Say which name this one is like, where none is `otherwise`, or else all that there are."""
+    """Suggest a name like this one, `otherwise` if there is none, or else list all."""
     there = {other.casefold(): other for other in among}
     for near in difflib.get_close_matches(name.casefold(), there):  # of a likeness of 0.6 and more
         ends = name.casefold().rpartition(".")[2], near.rpartition(".")[2]

@@ -30,12 +30,12 @@ WORDS = {  # field: {former value: value}
 
 
 def renew_name(name: str) -> str:
-    """Return what a field is called now."""
+    """Return the present name of a field."""
     return RENAMED.get(name, name)
 
 
 def renew_value(name: str, value: Any) -> Any:
-    """Return what a value of the field of this present name is called now."""
+    """Return the present form of a value, given the field's present name."""
     return WORDS.get(name, {}).get(value, value) if isinstance(value, str) else value
 
 
@@ -53,7 +53,7 @@ def renew(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def first_names(name: str, value: Any) -> tuple[str, Any]:
-    """Return what a field and its value were called first, as records of results count them."""
+    """Return the first names of a field and its value, which digests of results use."""
     words = {word: before for before, word in WORDS.get(name, {}).items()}
     return FORMER.get(name, name), words.get(value, value) if isinstance(value, str) else value
 

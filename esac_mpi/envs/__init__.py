@@ -212,7 +212,7 @@ def with_gl_or_not(make: Callable[[], Any]) -> Any:
 
 @contextmanager
 def mujoco_gl(by: str) -> Iterator[None]:
-    """Let MUJOCO_GL say by what is drawn, for a while."""
+    """Set MUJOCO_GL inside the context."""
     chosen = os.environ.get(GL)
     os.environ[GL] = by
     try:

@@ -104,7 +104,7 @@ class GymnasiumEnv(Stepped):
         return check_finite(self, "observation", flat)
 
     def close(self) -> None:
-        """Let go of what the library's environment holds."""
+        """Close the library's environment."""
         self._env.close()
 
     @property

@@ -77,7 +77,7 @@ def _probe(env: Env) -> Probe:
 
 
 def complaint(env: Env, apart: frozenset[str]) -> str:
-    """Say what it means that a task was not the same again."""
+    """Return the warning for a task that did not repeat itself."""
     return (
         "an episode played again after others was not the same: "
         f"{env.id} ({', '.join(sorted(apart))}) keeps something from one episode to the next, or "

@@ -42,7 +42,7 @@ def directory() -> str:
 
 
 def deleted_directory() -> str:
-    """Say that the current directory was deleted; "" where it is there."""
+    """Return the message that the current directory was deleted; "" if it exists."""
     return "" if directory() else "the current directory is there no longer: cd to one that is"
 
 
@@ -65,7 +65,7 @@ def program() -> str:
 
 @contextmanager
 def without_arguments() -> Iterator[None]:
-    """Let a task see no command line: this one is not its own."""
+    """Hide the command line from a task."""
     words = sys.argv
     sys.argv = words[:1]
     try:

@@ -25,7 +25,7 @@ LONGEST = 300.0
 
 @contextmanager
 def preserve_log() -> Iterator[None]:
-    """Put back where messages went and how stdout takes them; close the files appended to."""
+    """Restore loggers and stdout's settings afterwards; close the files appended to."""
     handlers, stdout = logger.handlers[:], sys.stdout
     propagate, level = logger.propagate, logger.level
     errors = getattr(stdout, "errors", None)

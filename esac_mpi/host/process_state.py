@@ -70,7 +70,7 @@ def handlers() -> dict[int, tuple[Any, bytes]]:
 
 
 def set_handlers(was: dict[int, tuple[Any, bytes]]) -> None:
-    """Let signals have these handlers again; only the main thread can."""
+    """Restore signal handlers, in the main thread only."""
     now = handlers() if threading.current_thread() is threading.main_thread() else was
     for number, (handler, _) in was.items():
         if now[number] != was[number]:
@@ -83,14 +83,14 @@ def variables() -> dict[str, str]:
 
 
 def set_variables(was: dict[str, str]) -> None:
-    """Let these be the variables that others than the task read."""
+    """Restore the environment variables that others than the task read."""
     for name in variables().keys() - was.keys():
         del os.environ[name]
     os.environ.update(was)
 
 
 def set_search_path(was: list[str]) -> None:
-    """Let modules be looked for where they were, and after that where a task has them."""
+    """Restore the module search path, with a task's folders after it."""
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
 
@@ -106,7 +106,7 @@ def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
 
 
 def set_loggers(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
-    """Let messages go where they went."""
+    """Restore the logging configuration."""
     logging.disable(was[0])
     before = {each: (disabled, propagate, level) for each, disabled, propagate, level in was[1]}
     for each, *_ in loggers()[1]:  # one that was only a name before is as Python makes it
@@ -122,7 +122,7 @@ def libm(name: str, *given: Any) -> int:
 
 
 def reset_arithmetic(was: tuple[int, bool]) -> None:
-    """Let arithmetic be the plain one again."""
+    """Restore plain arithmetic."""
     if was == PLAIN:
         libm("fesetenv", ctypes.c_void_p(-1))  # FE_DFL_ENV
 
@@ -148,7 +148,7 @@ def torch() -> list[Any]:
 
 
 def set_torch(was: list[Any]) -> None:
-    """Let torch have these settings again."""
+    """Restore torch's settings."""
     loaded: Any = sys.modules["torch"]
     kind, device, *others = was
     values = getattr(loaded, kind.partition(".")[2]), None if device == "cpu" else device, *others
@@ -193,7 +193,7 @@ NEEDED = {"handlers of signals", "blocked signals", *BITS}
 
 @contextmanager
 def preserve_state(wholly: bool = True) -> Iterator[list[str]]:
-    """Put back what is changed meanwhile; the list that is yielded has, after that, what it was.
+    """Restore process state afterwards; the yielded list then names what had changed.
 
     wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes
     back here, ends.

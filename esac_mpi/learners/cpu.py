@@ -92,7 +92,7 @@ def why_not_mkl() -> str:
 
 
 def mkl_library() -> Path | None:
-    """Return where the library is that answers for MKL, None where it was not built."""
+    """Return the path of the library that answers for MKL, None if it was not built."""
     found = importlib.util.find_spec("esac_mpi.learners._mkl")
     return Path(found.origin) if found and found.origin else None
 

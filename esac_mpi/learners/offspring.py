@@ -148,7 +148,7 @@ class GeneticOperators:
         return mutated
 
     def sensitivity(self, theta: np.ndarray, states: np.ndarray) -> np.ndarray:
-        """Return how sensitive a policy's actions in states [n, o] are to each weight, float32 [d].
+        """Return the sensitivity of actions in states [n, o] to each weight, float32 [d].
 
         Eq. 1: the root of the sum of squares, over an action's numbers, of the gradients by the
         weight summed over the states. 0 but in matrices.

@@ -156,5 +156,5 @@ class Replay:
         return held
 
     def release(self) -> None:
-        """Let what was held be overwritten."""
+        """Release the transitions held for a checkpoint."""
         self._held = None

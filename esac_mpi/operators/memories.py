@@ -47,7 +47,7 @@ def make_empty(capacity: int, width: int) -> Memory:
 
 
 def size(memory: Memory) -> int:
-    """Return how many transitions a memory holds."""
+    """Count the transitions of a memory."""
     return int(np.count_nonzero(memory.ages != EMPTY))
 
 

@@ -183,7 +183,7 @@ def timing_columns(flight: Flight | None) -> dict[str, float]:
 def enter(
     phase: Phase, world: World, counters: Counters, theta: np.ndarray, learner: Learner | None
 ) -> None:
-    """Let an ended phase's result enter: rank 0's actor, on every node, and the counts."""
+    """Copy an ended phase's actor from rank 0 to every node, and add its counts."""
     if learner is not None:
         theta[:] = learner.theta
     world.broadcast_shared(theta)

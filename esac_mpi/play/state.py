@@ -69,7 +69,7 @@ def prefix_of(f: Field[Any], prefix: str) -> str:
 
 
 def put_back(state: "DataclassInstance", f: Field[Any], value: np.ndarray) -> None:
-    """Let a field have a saved value; a shared array has it in place."""
+    """Assign a saved value to a field; copy it into a shared array."""
     own = getattr(state, f.name)
     if mark_of(f).shared:
         if own.size:  # else its shape may have been another one

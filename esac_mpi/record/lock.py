@@ -146,7 +146,7 @@ class RunLock:
 
 
 def start_patience() -> float:
-    """Say how long a start waits for a run's lock [s]."""
+    """Return the time that a start waits for a run's lock [s]."""
     return PATIENCE if batch_system.job_name(os.environ) else SHORT
 
 

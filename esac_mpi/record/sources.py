@@ -42,7 +42,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
 
 
 def compare_start(config: Config, start: Mapping[str, Any]) -> str:
-    """Say how a run begins otherwise than the one whose order it follows; "" where it does not.
+    """Describe how a run's start differs from that of the run it follows; "" if it does not.
 
     start: what it begins from, as its files will have it (RunFiles.start). What else is wrong with
     that run, `source` says.

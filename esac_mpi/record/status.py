@@ -93,7 +93,7 @@ def starts(last: Mapping[str, Any], generation: int) -> int:
 
 
 def describe_death(last: Mapping[str, Any]) -> str:
-    """Say of the process before that it ended without a word, by its status; else ""."""
+    """Describe the earlier process's death without a last status; "" if there was none."""
     if last.get("status") != "running":
         return ""
     host, pid, when = (last.get(name, "unknown") for name in ("host", "pid", "time"))

@@ -244,7 +244,7 @@ def let_ranks_record(job: Job) -> None:
 
 
 def results(job: Job, best: Best | None = None, final: Best | None = None) -> dict[str, Any]:
-    """Say what status.json has of the run's results."""
+    """Return the run's results for status.json."""
     found = {"best_return": (best or job.state.best).episodic_return}
     return {**found, "final_return": final.episodic_return} if final and final.policy else found
 

@@ -44,7 +44,7 @@ def code_of(error: Exception) -> int:
 
 
 def message_of(error: Exception) -> str:
-    """Say what a refusal says; numpy's, of an array without room, names no remedy."""
+    """Return a refusal's message; add a remedy to numpy's about an array without room."""
     if isinstance(error, MemoryError) and str(error).startswith("Unable to allocate"):
         return f"{error}: smaller networks need less (policy.hidden)"
     return str(error)
@@ -89,7 +89,7 @@ def last_words(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Say in a line why a run failed; "" where MPI did, as a rank is lost: it may go on."""
+    """Return the reason of a failure in a line; "" where MPI failed: the run may go on."""
     if isinstance(error, MPI.Exception):
         return ""
     if end := as_end(error, True):

@@ -139,7 +139,7 @@ def go_on(job: Job) -> None:
 
 
 def end_is_wished(job: Job) -> bool:
-    """Let rank 0's listener hear of the generation; tell all ranks whether it ends the run."""
+    """Call rank 0's listener; return on all ranks whether it ends the run."""
     if not job.has_listener:
         return False
     answer = None

@@ -44,7 +44,7 @@ def replay_bytes(config: Config, env: Env) -> int:
 
 
 def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
-    """Say that a budget leaves no room for a replay that ranks share, as it has become; or ""."""
+    """Return the remark that a shared replay has become too small for the budget, or ""."""
     first, stop = restored.replay_bounds
     if not state.shares_replay(ALGORITHMS[config.algorithm].State):
         return ""

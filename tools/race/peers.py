@@ -49,7 +49,7 @@ def ours(plan: Plan, teller: Teller) -> None:
 
 
 def make_act(theta: np.ndarray, params: Any, state: Any, env: Any) -> Act:
-    """Return how a policy of the state acts when it is evaluated."""
+    """Return the function by which a policy of the state acts in evaluations."""
     declared = ALGORITHMS[params.config.algorithm].DECLARES
     policy = make_policy(params, env, state.normaliser, declared.output).set(theta)
     return lambda observations: np.stack([policy(row).copy() for row in observations])

@@ -57,7 +57,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def comparison_key(rows: list[Row]) -> tuple[float, ...]:
-    """Return what a competitor's rows are compared by."""
+    """Return the sort key of a competitor's rows."""
     return spread([row.time for row in rows]).order
 
 
@@ -68,7 +68,7 @@ def name_median(counts: Sequence[int]) -> str:
 
 
 def compare_times(ours: float, theirs: float, limit: float) -> tuple[float, str]:
-    """Return how many times as long they take, at least, and in words; nan: nobody came in."""
+    """Return the least ratio of their time to ours, also in words; nan: nobody came in."""
     if math.isinf(ours) and math.isinf(theirs):
         return math.nan, "nobody"
     if math.isinf(ours):

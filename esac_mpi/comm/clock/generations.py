@@ -117,7 +117,7 @@ class Clock:
         return self.now
 
     def _wait_for_lesson(self, needed: bool) -> None:
-        """Let all wait for the rest of the phase beside, if it is needed now."""
+        """Make all ranks wait for the rest of the parallel phase, if its result is needed now."""
         self.now += self._left * needed
         self._left *= not needed
 

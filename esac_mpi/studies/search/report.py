@@ -48,7 +48,7 @@ def rank(study: Study) -> list[Trial]:
 
 
 def counts(study: Study, trials: list[Trial]) -> str:
-    """Say how many trials are in each state."""
+    """Format the counts of trials by state."""
     states = Counter(trial.state for trial in trials)
     text = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
     if states["left"]:

@@ -284,7 +284,7 @@ def what_counts(study: Study) -> dict[str, Any]:
 
 
 def describe_value(study: Study) -> str:
-    """Say what a trial's value is."""
+    """Describe a trial's value in words."""
     seeds = ", ".join(map(str, study.seeds))
     of = f"mean over seeds {seeds}" if len(study.seeds) > 1 else f"seed {seeds}"
     return f"{MEASURES[study.measure]}, {of}"

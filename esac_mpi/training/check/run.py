@@ -117,7 +117,7 @@ def foresee(
 
 
 def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: World) -> list[Line]:
-    """Say what a new run would begin from; nothing where that is nothing."""
+    """Describe the source of a new run; nothing without one."""
     if not config.start_from:
         return []
     d, path = make_layout(config, env).d, set_up.run_directory(config)

@@ -119,7 +119,7 @@ def choose_device(config: Config, env: Env) -> tuple[str, str]:
 
 
 def remark_at_start(config: Config, ranks: int) -> str:
-    """Say so where phases are timed for other ranks than there are."""
+    """Log a remark if phases are timed for another number of ranks."""
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     has_phases = f"{config.algorithm}.phase_timing" in NAMES and learning is not None
     esac, workers = config.esac, ranks - 1

@@ -39,7 +39,7 @@ WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {
 
 
 def unforeseen(config: Config) -> str:
-    """Say why an algorithm's generations cannot be foreseen, "" where they can."""
+    """Return the reason why an algorithm cannot be forecast, "" if it can."""
     says = hasattr(ALGORITHMS[config.algorithm], "expected")
     if says or type(config.own) in {*WITH_BARRIERS, AESRL}:
         return ""

@@ -48,7 +48,7 @@ class Plan:
 
 
 def begin_policies(source: Source, state: Any) -> list[str]:
-    """Let a new state's policies and sums over observations be the source's; name them."""
+    """Copy the source's policies and sums over observations into a new state; name them."""
     taken, seen = list[str](), list[str]()
     by_name = state.policies
     for f in fields(state):
@@ -163,7 +163,7 @@ def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[s
 
 
 def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
-    """Let a state and its learner be as planned. Raises Unreadable."""
+    """Load the planned parts into a state and its learner. Raises Unreadable."""
     saved = found.source.checkpoint
     if found.replay:
         assert saved is not None
