@@ -157,12 +157,12 @@ def test_a_cpu_of_amd_says_so(tmp_path):
 MKL = """
 import ctypes
 from esac_mpi.learners import NoDevice, make
-from esac_mpi.config import Config, updated
+from esac_mpi.config import Config, amend
 from esac_mpi.operators.policy import Layout
 def start(kernels):
     named = {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"}
     layout = Layout((3, 8, 8, 1))
-    return make("sac", updated(Config(), named), layout, layout.initial(0, 0))
+    return make("sac", amend(Config(), named), layout, layout.initial(0, 0))
 """
 
 

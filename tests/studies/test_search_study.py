@@ -185,7 +185,7 @@ def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
     call("search run", study.path)
     was = Run.open(study.run_of(0, 100)).config
     monkeypatch.setattr(
-        "esac_mpi.studies.search.study.joined", lambda *a: pytest.fail("resolved anew")
+        "esac_mpi.studies.search.study.resolve_all", lambda *a: pytest.fail("resolved anew")
     )
     out.write_text(call("search best", study.path).out)
     found = load([str(out)])[0]

@@ -152,7 +152,7 @@ def test_a_trial_whose_results_are_damaged_has_failed(tmp_path, monkeypatch):
 def test_a_task_edited_meanwhile_ends_the_search(tmp_path, monkeypatch, capfd):
     study, seen = made(tmp_path, "trials = 3"), []
     monkeypatch.setattr(
-        "esac_mpi.training.task_set_up.identity.edited",
+        "esac_mpi.training.task_set_up.identity.edited_modules",
         lambda env: seen.append(env) or ["mine"] * (len(seen) > 2),
     )
     assert trial_ranks.search(study.path, Alone()) == 2
