@@ -82,8 +82,8 @@ def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
 
 def test_some_seeds_alone(tmp_path):
     every = planned(tmp_path / "toy.toml")
-    assert command("experiment").of_seeds(every, [1], "toy") == every[2:]
-    assert command("experiment").of_seeds(every, [1, 0, 1], "toy") == every
+    assert command("experiment").select_seeds(every, [1], "toy") == every[2:]
+    assert command("experiment").select_seeds(every, [1, 0, 1], "toy") == every
 
 
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
