@@ -65,8 +65,10 @@ PositiveFloat = Annotated[float, POSITIVE]
 NonNegativeFloat = Annotated[float, NON_NEGATIVE]
 Fraction = Annotated[float, NON_NEGATIVE, at_most(1)]
 if TYPE_CHECKING:  # whatever runs has the numbers
+    AutoSwitch = bool
     AutoInt = PositiveInt
     AutoFloat = NonNegativeFloat
 else:
+    AutoSwitch = bool | Literal["auto"]  # resolved by the task (training/task_set_up.py)
     AutoInt = Annotated[int | Literal["auto"], OR_AUTO, POSITIVE, INT64]
     AutoFloat = Annotated[float | Literal["auto"], OR_AUTO, NON_NEGATIVE]

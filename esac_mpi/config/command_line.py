@@ -174,7 +174,7 @@ def _value(name: str, words: list[str]) -> Any:
                 return read(text)
         return text
     kind = hint(name)
-    if kind is bool:
+    if bool in {kind, *get_args(kind)}:
         return TRUTHS.get(text, text)
     return _number(text) if {int, float} & {kind, *get_args(kind)} else text
 
@@ -232,10 +232,10 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
 def values_of(name: str) -> str:
     """Describe the values that a field takes."""
     kind = hint(name)
-    if _is_list(name) or kind == dict[str, Any] or kind is bool:
-        return {bool: "true|false", dict[str, Any]: "JSON"}.get(kind, "int ...")
-    numbers = [each.__name__ for each in (kind, *get_args(kind)) if isinstance(each, type)]
-    return "|".join([*numbers, *choices(name)])
+    if _is_list(name) or kind == dict[str, Any]:
+        return "int ..." if _is_list(name) else "JSON"
+    kinds = [each.__name__ for each in (kind, *get_args(kind)) if isinstance(each, type)]
+    return "|".join([*kinds, *choices(name)]).replace("bool", "true|false")
 
 
 @cache

@@ -9,6 +9,7 @@ from esac_mpi.config.bounds import (
     NON_NEGATIVE,
     AutoFloat,
     AutoInt,
+    AutoSwitch,
     Bound,
     Fraction,
     NonNegativeFloat,
@@ -82,9 +83,10 @@ class Evolution(Selecting):
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of noise on the actions of the population's episodes [half ranges of an
     action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
-    observation_normalisation: bool = True
+    observation_normalisation: AutoSwitch = True
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
-    standard deviations; the replay has them as they were. OpenAI-ES: on; P, C: off."""
+    standard deviations; the replay has them as they were. auto: if there are at most 64. OpenAI-ES:
+    on; P, C: off; M: auto for ESAC."""
     length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
@@ -147,6 +149,7 @@ class ESAC(Evolution):
     """Sets the fields below, and some of [policy], [sac] and [learner] (config/presets.py); single
     fields override it. corrected: the paper's algorithm, corrected where it does not work as
     printed. paper: as printed. reference-code: the public code."""
+    observation_normalisation: AutoSwitch = AUTO
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1

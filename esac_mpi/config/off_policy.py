@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
+    AUTO,
+    AutoSwitch,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -63,9 +65,9 @@ class SAC(Replaying):
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode is cut."""
-    observation_normalisation: bool = True
-    """Standardise observations by running statistics, clipped to +-5 standard deviations.
-    OpenAI-ES; P, C: off. Within ESAC: esac.observation_normalisation."""
+    observation_normalisation: AutoSwitch = AUTO
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
+    there are at most 64. P, C: off; M: auto. Within ESAC: esac.observation_normalisation."""
 
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""

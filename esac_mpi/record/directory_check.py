@@ -17,6 +17,7 @@ logger = logging.getLogger(__name__)
 FROM_TASK = {  # settings that equal a number of the task where a person names none
     "reward_shift": "healthy_reward",
     "linear_gain": "number of observations",
+    "observation_normalisation": "number of observations",
 }
 
 

@@ -14,6 +14,9 @@ from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.host import log, process_state
 from esac_mpi.play.params import make_env
 
+STANDARDISES = ".observation_normalisation"
+MANY = 64  # observations; beyond, some are mostly 0, and standardised as loud as the rest
+
 
 def make_task(config: Config) -> envs.Env:
     """Make the task, one in which the algorithm can act. Raises envs.TaskError."""
@@ -34,6 +37,9 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
+    for name, value in flatten(config):
+        if name.endswith(STANDARDISES) and value == AUTO and reads(config.algorithm, name):
+            values[name] = env.observation_size <= MANY
     if config.policy.linear_gain == AUTO:
         values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
     return amend(config, values), " ".join(values)
@@ -46,6 +52,8 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
+    if STANDARDISES in names and env.observation_size > MANY:
+        yield f"observations not standardised: there are {env.observation_size}"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
         unknown = survival_bonus(env)[1]
@@ -57,7 +65,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     inputs, outputs = env.observation_size, env.action_size
     if hidden == DEFAULTS["policy.hidden"] and inputs + outputs > hidden[0]:
         remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
-        name = f"{table_of(config.algorithm)}.observation_normalisation"
+        name = f"{table_of(config.algorithm)}{STANDARDISES}"
         if dict(flatten(config)).get(name):
             remedy += f" or --{name} false"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"

@@ -21,7 +21,7 @@ from esac_mpi.studies.experiments.running import take_automatic
 from esac_mpi.studies.search.study import check, read
 from esac_mpi.training.forecast import automatic as first
 from esac_mpi.training.forecast.automatic import round_digits
-from esac_mpi.training.task_set_up import describe_task
+from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
 pytestmark = pytest.mark.slow
 
@@ -260,3 +260,18 @@ def test_a_task_that_is_large_for_the_default_networks_is_told():
     assert next(describe_task(td3, "", large)).endswith("--policy.hidden 256 256")
     narrow = config.amend(Config(), {"policy.hidden": (32,)})
     assert [*describe_task(Config(), "", small), *describe_task(narrow, "", large)] == []
+
+
+@pytest.mark.parametrize("algorithm", ["esac", "sac"])
+@pytest.mark.parametrize(("observations", "found"), [(64, True), (65, False)])
+def test_many_observations_are_not_standardised(algorithm, observations, found):
+    task, name = Line(), f"{algorithm}.observation_normalisation"
+    task.observation_size = observations
+    chosen, names = resolve_by_task(load(["--algorithm", algorithm])[0], task)
+    assert name in names.split()
+    assert config.value_of(chosen, name) is found
+    told = f"observations not standardised: there are {observations}"
+    assert (told in list(describe_task(chosen, names, task))) is not found
+    asked = config.amend(chosen, {name: not found})
+    kept, names = resolve_by_task(asked, task)
+    assert (kept, name in names.split()) == (asked, False)
