@@ -96,7 +96,7 @@ def other(name, value):
     if isinstance(value, tuple):
         return tuple(entry + 1 for entry in value)
     if value in ("survival", "auto") and hint is not str and get_origin(hint) is not Literal:
-        return 3
+        return False if bool in get_args(hint) else 3
     if get_origin(hint) is Literal:
         return next(choice for choice in get_args(hint) if choice != value)
     if isinstance(value, bool):

@@ -25,6 +25,8 @@ LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
     "es.start_states": "member",
     "esac.start_states": "member",
     "esac.transfer_at_once": False,
+    "esac.observation_normalisation": True,
+    "sac.observation_normalisation": True,
 }
 MOST = 25  # rows of a run, where an experiment does not say otherwise
 # the policy whose returns have a column of their own; all others are the learner's
