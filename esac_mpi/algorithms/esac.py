@@ -18,14 +18,14 @@ equation numbers the paper's. Where this differs from the paper as printed:
 - Only members with a finite return win (line 10): where they are fewer than w, so are winners and
   children.
 By default, and not where `esac.preset` is "corrected", "paper" or "reference-code":
-- Phases follow one another beside the evaluation, whatever the number of ranks, each at least
-  nearly as long as a generation (`phase_timing = "continuous"`; "virtual": of fixed length), and
+- Phases follow one another beside the evaluation, whatever the number of ranks, each nine tenths as
+  long as a generation or longer (`phase_timing = "continuous"`; "virtual": of fixed length), and
   p_sac stays 1 (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
 - Winners' episodes enter the replay while they are better than SAC's own
   (`resimulated = "better"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
-- theta_es becomes theta_sac in place of line 11 once that has won three tests in a row, or one in
-  which no member reaches it and theta_es has gained less by itself than it is behind
-  (`transfer = "tested"`, `transfer_at_once`).
+- theta_es becomes theta_sac in place of line 11 once theta_sac has won three tests in a row, or a
+  single one in which it exceeds every member's return and leads by more than theta_es has gained
+  by itself (`transfer = "tested"`, `transfer_at_once`).
 - The members of a pair begin in the same state (`start_states = "pair"`).
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.

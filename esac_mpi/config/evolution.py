@@ -228,9 +228,9 @@ class ESAC(Evolution):
     sac_episodes: Annotated[NonNegativeInt, INTERVAL] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""
     sac_min_steps: Annotated[NonNegativeInt, PHASES] = 1000
-    """Least number of environment steps of a SAC phase [steps]; under phase_timing = virtual just
-    so many, under continuous also those from updates to updates. Unless phase_timing = interval, an
-    episode in progress at its end is cut. 0 in the preset paper. M."""
+    """Least number of environment steps of a SAC phase [steps]. phase_timing = virtual: the number;
+    continuous: also the steps between two rounds of updates. Under either, an episode in progress
+    at the end of a phase is cut. 0 in the preset paper. M."""
     phase_timing: Annotated[Literal["interval", "virtual", "continuous"], PHASES] = "continuous"
     """interval: a phase may begin every gradient_interval generations (P). virtual: one follows
     another, and enters when it ends on a clock of steps and updates. continuous: likewise, and as
