@@ -132,7 +132,8 @@ def go_on(job: Job) -> None:
             tried = active_run.checkpoint_if_due(job, tried)
             recording = world.clock() - now
         if job.config.budget.minutes:
-            job.trained = world.from_root(before + world.clock() - start)
+            # as the next start reads it
+            job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
         over = end_is_wished(job)
         job.seconds.append(world.clock() - began)
         keep_time(job)

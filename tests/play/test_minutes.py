@@ -1,14 +1,18 @@
 """A budget of time: it ends a run with a complete generation; its bits are any run's."""
 
+import time
+
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, run
+from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, TINY_ES, run
+from in_process import started
 from whole_runs import assert_same_run, science
 from words import words
 
 from esac_mpi.config import Budget, ConfigError, load
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
+from esac_mpi.training import active_run
 from esac_mpi.training.active_run import spent
 
 AES = words("--algorithm aes_rl", *TASK, *ROUTINE)
@@ -25,6 +29,22 @@ def test_time_counts_beside_the_other_limits():
     assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
     with pytest.raises(ConfigError, match="no limit is set"):
         load(["--budget.minutes", "0"])
+
+
+def test_a_run_that_time_ended_is_finished(tmp_path, monkeypatch):
+    save = active_run.checkpoint_if_due
+
+    def slowly(*arguments):
+        time.sleep(0.05)
+        return save(*arguments)
+
+    monkeypatch.setattr(active_run, "checkpoint_if_due", slowly)
+    limits = "--budget.generations 0 --budget.minutes 0.004"
+    line = (*TINY_ES, *words(limits), "--run-dir", tmp_path / "run")
+    assert started(*line) == 0
+    count = Run.open(tmp_path / "run").generation
+    assert started(*line) == 0
+    assert Run.open(tmp_path / "run").generation == count
 
 
 @pytest.mark.slow
