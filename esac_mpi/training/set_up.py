@@ -74,7 +74,8 @@ def set_up(
         restore_everywhere(job, origin, source)
     except BaseException as error:
         if job.run:
-            if isinstance(error, Ended) and error.code != FINISHED and error.kind is not Away:
+            ended = isinstance(error, Ended) and (error.code == FINISHED or error.kind is Away)
+            if not (ended or job.run.complete):
                 active_run.fail(job, error)
             job.run.close()
         raise
@@ -250,23 +251,19 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
         run.checkpoint(0, *active_run.gather_checkpoint(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay
-    try:
-        if job.learner is not None:
-            if replay is not None:
-                run.restore_replay(replay)  # first: it may go back to the checkpoint before
-                saved = run.restored or saved
-            job.learner.load(saved.learner)
-        state.load(job.state, saved.state, replay=replay)
-        job.unevaluated = active_run.pending_row(saved.pending)
-        if run.task_changed:
-            job.state.best = Best()  # of another task
-        if run.task_changed or changed_machine(run, origin):
-            job.state.compare_no_more(bool(run.task_changed))
-        if run.dropped:
-            keep_order(job, run)
-    except (KeyError, ValueError) as error:
-        active_run.fail(job, error)
-        raise
+    if job.learner is not None:
+        if replay is not None:
+            run.restore_replay(replay)  # first: it may go back to the checkpoint before
+            saved = run.restored or saved
+        job.learner.load(saved.learner)
+    state.load(job.state, saved.state, replay=replay)
+    job.unevaluated = active_run.pending_row(saved.pending)
+    if run.task_changed:
+        job.state.best = Best()  # of another task
+    if run.task_changed or changed_machine(run, origin):
+        job.state.compare_no_more(bool(run.task_changed))
+    if run.dropped:
+        keep_order(job, run)
 
 
 def keep_order(job: Job, run: Run) -> None:

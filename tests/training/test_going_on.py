@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import TINY, TINY_ES
 from in_process import started
-from short_runs import statuses
+from short_runs import flip, statuses
 from words import words
 
 import esac_mpi
@@ -18,7 +18,7 @@ from esac_mpi.config import Config, load
 from esac_mpi.host import batch_system, errors, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
-from esac_mpi.record import Run, publish, read
+from esac_mpi.record import Run, publish, read, replays
 from esac_mpi.training import active_run, loop, session
 
 
@@ -214,3 +214,25 @@ def test_a_checkpoint_without_what_every_version_has_is_refused(begun):
     publish(begun / "checkpoint.h5", arrays, attributes)
     with pytest.raises(KeyError, match="adam_m"):
         started(*TINY_ES, "--run-dir", begun, "--budget.generations", 3)
+
+
+def test_a_finished_run_that_cannot_be_restored_stays_finished(begun):
+    arrays, attributes = read(begun / "checkpoint.h5")
+    del arrays["state/adam_m"]
+    publish(begun / "checkpoint.h5", arrays, attributes)
+    before = statuses(begun)
+    with pytest.raises(KeyError, match="adam_m"):
+        started(*TINY_ES, "--run-dir", begun)
+    assert statuses(begun) == before
+
+
+def test_a_finished_run_whose_replay_is_damaged_stays_finished(tmp_path, monkeypatch):
+    monkeypatch.setattr(replays, "SEGMENT", 10)
+    line = words("--algorithm sac --sac.steps_per_generation 15 --budget.generations 2")
+    line += [*TINY, "--checkpoint.every_generations", 1, "--run-dir", tmp_path / "run"]
+    assert started(*line) == 0
+    before = statuses(tmp_path / "run")
+    for segment in (tmp_path / "run/replay").iterdir():
+        flip(segment)
+    assert started(*line) == 65
+    assert statuses(tmp_path / "run") == before
