@@ -262,7 +262,7 @@ class GradientLearner(Learner):
         first, stop = self.env_steps, self.env_steps + steps
         actor = self.actor.numpy()
         while self.env_steps < stop or (len(returns) < episodes and not cut):
-            start = training.start_episode(env, self.seed, k, returns, limit=stop)
+            start = training.start_episode(env, self.seed, k, returns)
             if start is None:
                 continue
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps

@@ -223,7 +223,7 @@ class PPO(Learner):
         # the library draws from torch's own generators, which others may use too
         random = self._generators()
         for _ in range(steps):
-            episode = self._episode = self._episode or self._start_episode(env, k, steps, returns)
+            episode = self._episode = self._episode or self._start_episode(env, k, returns)
             observation = self._standardise(episode.observation)[None].copy()
             if self.seen is not None:
                 count_in(self.seen, episode.observation)
@@ -254,13 +254,9 @@ class PPO(Learner):
             yield False
         return rows
 
-    def _start_episode(self, env: Env, k: int, steps: int, returns: list[float]) -> Episode:
+    def _start_episode(self, env: Env, k: int, returns: list[float]) -> Episode:
         """Return a new episode."""
-        while (
-            start := training.start_episode(
-                env, self.seed, k, returns, limit=self.env_steps + steps
-            )
-        ) is None:
+        while (start := training.start_episode(env, self.seed, k, returns)) is None:
             pass
         return Episode(start[0], env, observation=start[1])
 

@@ -9,6 +9,8 @@ from esac_mpi.config import exact
 from esac_mpi.envs import Env, UnstablePhysics
 from esac_mpi.operators.noise import Purpose, generator, integer
 
+STARTS = 1000  # tries, one after the other, after which no start state can be made
+
 
 class Streams(NamedTuple):
     """The random numbers of a phase."""
@@ -24,20 +26,20 @@ def streams(seed: int, k: int) -> Streams:
 
 
 def start_episode(
-    env: Env, seed: int, k: int, returns: list[float], limit: int
+    env: Env, seed: int, k: int, returns: list[float]
 ) -> tuple[int, np.ndarray] | None:
     """Start the next episode of phase k; return its seed and first observation.
 
     None where the task cannot start there; nan, that episode's return, is then appended to
-    `returns`, those of the phase's episodes so far. Raises UnstablePhysics if they are more than
-    `limit` with it: no start state can be made.
+    `returns`, those of the phase's episodes so far. Raises UnstablePhysics if the last STARTS are
+    all nan: no start state can be made.
     """
     address = integer(seed, Purpose.LEARNER_EPISODE, k, block=len(returns))
     try:
         return address, env.reset(address)
     except UnstablePhysics:
         returns.append(math.nan)
-        if len(returns) > limit:
+        if len(returns) >= STARTS and np.isnan(returns[-STARTS:]).all():
             raise
         return None
 

@@ -10,6 +10,7 @@ import torch
 from gradients import Breaking, Line, distance, modules, same, through
 from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed
 
+from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.operators.policy import Layout, Policy
 
@@ -115,6 +116,18 @@ def test_a_broken_transition_ends_the_episode_and_is_not_stored(name, how):
     assert math.isnan(phase.episodic_return)
     assert made.replay.added == 6
     assert all(np.isfinite(column).all() for column in made.replay.rows(0, 6).values())
+
+
+def test_starts_that_fail_are_counted_in_a_short_phase_too():
+    class Seldom(Line):
+        def reset(self, seed):
+            observation = super().reset(seed)
+            if len(self.seeds) % 8:
+                raise UnstablePhysics
+            return observation
+
+    phase = learner("sac").phase(Seldom(), 0, 0, 2, cut=True)
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes) == (2, 0, 7)
 
 
 @pytest.mark.parametrize("name", NAMES)
