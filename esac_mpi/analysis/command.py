@@ -30,6 +30,9 @@ GONE = {  # options of 0.2.0, of a command's own or of several: what there is in
 }
 
 
+MOST_RANKS = 1_000_000  # a computed clock lists them all
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that says of an option of a former version what there is in its place."""
 
@@ -67,6 +70,14 @@ def whole_number(text: str) -> int:
     return value
 
 
+def rank_count(text: str) -> int:
+    """Read for how many ranks time is computed, as argparse's `type`."""
+    value = whole(text)
+    if value > MOST_RANKS:
+        raise argparse.ArgumentTypeError(f"{text}: must be at most {MOST_RANKS:,} ranks")
+    return value
+
+
 def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
     """Make an argparse `type` that reads a number within bounds."""
 
@@ -90,7 +101,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "help": "whose evaluations; default: the better one each time",
     },
     "--ranks": {
-        "nargs": "+", "type": whole, "metavar": "R",
+        "nargs": "+", "type": rank_count, "metavar": "R",
         "help": "wall time as computed for R ranks, in place of the measured one",
     },
     "--last": {

@@ -118,6 +118,7 @@ def plot_rows(options: argparse.Namespace) -> "Figure":
     if what == "ends":
         return pictures.draw_last_returns(runs, options.policy)
     if what == "sensitivity":
+        command.refuse_unread(options, "--what sensitivity of results.csv", ["policy"])
         found = pictures.measure_sweep(runs, options.field, options.measure, options.at_steps)
         return plot_swept(found, options)
     if what not in OF_ROWS:

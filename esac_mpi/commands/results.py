@@ -77,9 +77,12 @@ def write_tables(options: argparse.Namespace) -> Iterator[object]:
 
 def write_aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
+    draws = options.out is not None and options.out.suffix in (".png", ".pdf", ".svg")
+    if draws:
+        refuse_unread(options, "a picture", ["of"])
     head, runs, wall = load(options, "normalised scores", together=True)
     scores = score_study(runs, random_returns(options.random), wall, options.leave_out)
-    if options.out is not None and options.out.suffix in (".png", ".pdf", ".svg"):
+    if draws:
         from esac_mpi.analysis.figures import save
         from esac_mpi.analysis.results import pictures
 

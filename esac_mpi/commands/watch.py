@@ -28,7 +28,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, parser
+from esac_mpi.analysis.command import add_options, number_in, parser
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
@@ -67,14 +67,18 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_options(line, "runs", "--status")
     text = "time between looks at the files (default 5)"
-    line.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help=text)
+    pause = number_in(0, 86_400, "seconds")
+    line.add_argument("--every", type=pause, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")
     return line
 
 
 def main(argv: list[str]) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
-    options = command_line().parse_args(argv)
+    line = command_line()
+    options = line.parse_args(argv)
+    if options.once and options.every != line.get_default("every"):
+        line.error("--once does not read --every: leave it out")
     console = Console(width=None if sys.stdout.isatty() else UNCUT)
     followed, statuses = Followed(options.runs), options.status
     if not followed.runs:

@@ -83,8 +83,8 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, call):
     sac = run("SAC", 0, [(6, 12.0)], clock="own 4;inf 0")
     path = stored(tmp_path / "r.csv", [*sac, *run("ES", 0, [(6, 7.0)], clock="own 8 4 2")])
 
-    def aggregated(ranks, *words, random=book, code=0):
-        line = f"results aggregate --seconds 5 --of ES --ranks {ranks}"
+    def aggregated(ranks, *words, of="--of ES", random=book, code=0):
+        line = f"results aggregate --seconds 5 {of} --ranks {ranks}"
         return call(line, path, "--random", random, *words, code=code)
 
     assert "A-v0: no run is that far of ES" in aggregated(1, code=2).err
@@ -95,7 +95,7 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, call):
     text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
     assert aggregated(4, "--out", text).out == f"{text}\n"
     assert text.read_text() == page
-    assert aggregated(4, "--out", picture).out == f"{picture}\n"
+    assert aggregated(4, "--out", picture, of="").out == f"{picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
     book.write_text('"A-v0" = { average = 2 }\n')
     aggregated(4, code=65)

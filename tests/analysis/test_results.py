@@ -120,6 +120,12 @@ def test_a_file_that_is_not_there(tmp_path, call):
     assert told == "no.csv: No such file or directory\n"
 
 
+def test_whose_returns_sensitivity_takes_is_no_option_of_rows(tmp_path, call):
+    line = "plot --what sensitivity --field es.sigma --policy sac"
+    told = call(line, stored(tmp_path / "r.csv", study()), code=2).err
+    assert told == "--what sensitivity of results.csv does not read --policy: leave it out\n"
+
+
 def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
     told = lines(call, stored(tmp_path / "r.csv", study()))
     assert told[0] == "# x (small): returns"

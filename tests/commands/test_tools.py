@@ -116,6 +116,7 @@ UNREAD = {
     "table --what scaling --measure best --steps 4":
         "--what scaling does not read --measure, --steps",
     "results table --measure updates --of SAC": "--measure updates does not read --of",
+    "results aggregate --of SAC --out x.png": "a picture does not read --of",
     "plot --ranks 4 --what ends --x env_steps --seeds":
         "--what ends does not read --ranks, --seeds, --x",
     "plot --what updates --field zeta": "--what updates does not read --field",

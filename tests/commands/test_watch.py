@@ -117,6 +117,17 @@ def test_watch_follows_a_run_to_its_end(tmp_path):
     assert process.wait(300) == 0
 
 
+@pytest.mark.parametrize("line", ["watch nowhere", "export nowhere --format tensorboard --follow"])
+def test_no_look_is_for_ever_away(call, line):
+    for pause in ("inf", "1e300", "nan", "-1"):
+        said = call(f"{line} --every={pause}", code=2).err
+        assert f"--every: {pause}: must be from 0 to 86400 seconds" in said
+
+
+def test_one_look_has_no_time_between_looks(call):
+    assert "--once does not read --every" in call("watch nowhere --once --every 9", code=2).err
+
+
 def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypatch):
     run = make(tmp_path / "a", generations=4, status="running")
     watched = Followed([tmp_path / "a"])
