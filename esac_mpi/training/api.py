@@ -48,8 +48,8 @@ def train(
     config: a TOML file, a Config, or None for the defaults. given: what differs, by dotted names,
     {"esac.sigma": 0.02}, or tables. run_dir: as --run-dir. start_from: as --from. fresh: as
     --fresh. callback: called on rank 0 after every generation with its row, {name: number or
-    array}, the columns of metrics/ in docs/reference/hdf5.md; if it returns something true, the
-    training ends there, saved, on all ranks. quiet: print nothing but warnings.
+    array}, the columns of metrics/ in docs/reference/hdf5.md and wall_seconds; if it returns
+    something true, the training ends there, saved, on all ranks. quiet: print nothing but warnings.
 
     Under mpirun all ranks call this alike. A training that was stopped before its budget is spent
     returns, too: run.status["status"] is "requeue", and the same call goes on with it. Raises

@@ -145,8 +145,8 @@ def end_is_wished(job: Job) -> bool:
         return False
     answer = None
     if job.run and job.listener:
-        row = job.run.last_row().items()
-        answer = job.listener({n: v.copy() if np.ndim(v) else v.item() for n, v in row})
+        row = {n: v.copy() if np.ndim(v) else v.item() for n, v in job.run.last_row().items()}
+        answer = job.listener({**row, "wall_seconds": job.run.wall_seconds})
     if answer:
         job.world.stop.why = job.world.stop.why or "the callback's answer"
     return bool(job.world.from_root(bool(answer)))

@@ -77,6 +77,21 @@ def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
     assert replace(again.es, reward_shift=found.es.reward_shift) == found.es  # the task's number
 
 
+def test_trials_that_time_ends_report_their_values(tmp_path, monkeypatch):
+    honest, steps = Journal.report, []
+
+    def report(journal, number, step, value):
+        steps.append(step)
+        return honest(journal, number, step, value)
+
+    monkeypatch.setattr(Journal, "report", report)
+    # each generation is a tenth of the minute
+    monkeypatch.setattr(Run, "wall_seconds", property(lambda run: 6.0 * run.generations))
+    minute = SETTINGS.replace("budget.generations = 10", "budget.minutes = 1")
+    assert searched(made(tmp_path, "trials = 1", settings=minute)) == 0
+    assert steps == list(range(2, 20, 2))
+
+
 def by_hand(study, values):
     """Begin a study with trials that had 100 times their value in all parts but the first half."""
     journal = Journal(study, fresh=True)

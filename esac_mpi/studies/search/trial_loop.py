@@ -198,7 +198,8 @@ class Task:
         def hears(row: dict[str, Any]) -> bool:
             nonlocal reported
             best = float(row["best_return"])  # -inf before the first evaluation
-            share = active_run.spent(config, row["generation"], counters(row))
+            done = row["generation"], counters(row), row["wall_seconds"]
+            share = active_run.spent(config, *done)
             step = place * PARTS + int(min(share, 1.0) * PARTS)
             if math.isfinite(best) and share < 1 and step > reported:
                 reported = step
