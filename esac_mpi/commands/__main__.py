@@ -92,6 +92,8 @@ def run(name: str, arguments: list[str]) -> int:
 def main(argv: list[str] | None = None) -> int:
     """Carry out what a command line asks for; return the exit code."""
     streams.open_missing()
+    if hasattr(sys.stdout, "reconfigure") and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # as in training (log.py)
     words = sys.argv[1:] if argv is None else argv
     if words and words[0] in NAMES:
         return run(words[0], words[1:])

@@ -99,6 +99,12 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, call, name):
         assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("tool", ["watch --once", "table"])
+def test_a_terminal_of_another_encoding_gets_every_line(tmp_path, tool):
+    line = [sys.executable, "-m", "esac_mpi.commands", *tool.split(), figured(tmp_path / "a")]
+    assert "\\x" in finish(line, PYTHONIOENCODING="ascii").stdout.replace("\\u", "\\x")
+
+
 @pytest.mark.parametrize("tool", ["plot", "table"])
 def test_where_nothing_can_be_written(tmp_path, call, tool):
     (tmp_path / "file").touch()
