@@ -36,6 +36,11 @@ def at_most(limit: int) -> Bound:
     return Bound(lambda value: value <= limit, f"must be at most {limit}")
 
 
+def at_least(limit: float) -> Bound:
+    """Bound a number from below."""
+    return Bound(lambda value: value >= limit, f"must be at least {limit:g}")
+
+
 def is_text(value: str) -> bool:
     """Tell whether a text can stand in a file: a path of bytes that are no UTF-8 cannot."""
     return not re.search("[\ud800-\udfff]", value)

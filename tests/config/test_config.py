@@ -275,6 +275,8 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
          "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
         ("--algorithm es --es.action_noise -0.1", "es.action_noise = -0.1: must be at least 0"),
         ("--esac.sigma 0", "esac.sigma = 0.0: must be positive"),
+        # by which float32 divides, and squares what it has
+        ("--esac.sigma 1e-20", "esac.sigma = 1e-20: must be at least 1e-09"),
         ("--fresh=true", "command line: --fresh takes no value: leave =true out"),
         ("--task Hopper-v5", "'task' is a table of settings, which has no value of its own: "
          "name one of them, such as task.id"),
