@@ -28,9 +28,9 @@ def read_status(path: Path, again: bool = False) -> dict[str, Any]:
     try:
         text = (path / STATUS).read_text(encoding="utf-8")
         status = json.loads(text) if text.strip() else None
-        if isinstance(status, dict):
+        if isinstance(status, dict) and isinstance(status.get("status", ""), str):
             return status
-        problem: object = "not a JSON object" if text.strip() else "empty"
+        problem: object = "not a run's JSON object" if text.strip() else "empty"
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

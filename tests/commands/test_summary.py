@@ -60,11 +60,15 @@ def test_evaluation_off_schedule_is_counted_and_final(tmp_path, call):
     assert result["last_evaluation"] == {"generation": 42, "theta_es": 1300, "sac": 1250}
 
 
-@pytest.mark.parametrize(("text", "said"), [("", "empty"), ("[]\n", "not a JSON object")])
-def test_what_is_wrong_with_a_status_is_said_once(tmp_path, call, caplog, text, said):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "empty"), *[(text, "not a run's JSON object") for text in ("[]\n", '{"status": []}')]],
+)
+@pytest.mark.parametrize("command", ["summary", "watch --once"])
+def test_what_is_wrong_with_a_status_is_said_once(tmp_path, call, caplog, text, said, command):
     make(tmp_path / "a").close()
     (tmp_path / "a/status.json").write_text(text)
-    assert "dead" in call("summary", tmp_path / "a").out
+    assert "dead" in call(command, tmp_path / "a").out
     (told,) = caplog.messages
     assert told == f"{tmp_path}/a/status.json: {said}; going on without it"
 
