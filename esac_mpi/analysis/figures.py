@@ -16,7 +16,7 @@ import numpy as np
 
 from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES, Axis
-from esac_mpi.analysis.messages import Missing
+from esac_mpi.analysis.messages import Missing, Unusable
 from esac_mpi.host.errors import INSTALL
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -175,7 +175,12 @@ def add_title(figure: Figure, text: str) -> None:
 
 
 def save(figure: Figure, out: Path) -> Iterator[Path]:
-    """Write a figure and yield the files: the one named, or PNG and PDF without a suffix."""
+    """Write a figure and yield the files: the one named, or PNG and PDF without a suffix.
+
+    Raises Unusable for a name that no file has.
+    """
+    if out.name in ("", ".."):
+        raise Unusable(f"{out}: a directory; name the file in it")
     suffixes = [out.suffix] if out.suffix in (".png", ".pdf", ".svg") else [".png", ".pdf"]
     for suffix in suffixes:
         path = out.with_name(out.name.removesuffix(suffix) + suffix)

@@ -89,6 +89,8 @@ def test_blanks_in_values_stay_in_their_words(swept):
         ("--algorithms esac sax --set sigma 0.1", "--algorithms sax: there is no such algorithm"),
         ("--seeds 0..4", "expected a number or a range"),
         ("--seeds 3-1", "--seeds 3-1: expected a number or a range"),
+        ("--seeds 9223372036854775808", "expected a number or a range like 0-4, below 2**63"),
+        ("--seeds 0-99999999999", "of at most 100,000 seeds"),
         ("--seeds ²", "--seeds ²: expected a number or a range"),
         ("--set seed 4 5", "--set seed: seeds are --seeds"),
         ("--set run_dir x", "--set run_dir: every run has its own, below --root"),

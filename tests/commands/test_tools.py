@@ -113,6 +113,12 @@ def test_where_nothing_can_be_written(tmp_path, call, tool):
     assert said.splitlines()[-1].endswith("choose another --out")
 
 
+@pytest.mark.parametrize("out", [".", "..", "/"])
+def test_a_picture_has_a_name(tmp_path, call, out):
+    said = call("plot", figured(tmp_path / "a"), "--out", out, code=2)
+    assert said == ("", f"{out}: a directory; name the file in it\n")
+
+
 UNREAD = {
     "plot --what timeline --ranks 4 --last 9": "--what timeline does not read --last, --ranks",
     "plot --what losses --policy sac": "--what losses does not read --policy",

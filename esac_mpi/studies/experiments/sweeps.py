@@ -11,6 +11,7 @@ from esac_mpi.config import ALGORITHMS, DEFAULTS, ConfigError, automatic, load, 
 from esac_mpi.config.reads import reads
 from esac_mpi.studies.experiments.plan import DEFAULT, full_name
 
+MOST = 100_000  # seeds of a range
 OWN = {
     "seed": "seeds are --seeds",
     "run_dir": "every run has its own, below --root",
@@ -23,9 +24,12 @@ def seeds(texts: list[str]) -> list[int]:
     found: list[int] = []
     for text in texts:
         first, dash, last = text.partition("-")
-        if not first.isdecimal() or (dash and not (last.isdecimal() and int(last) >= int(first))):
-            raise Unusable(f"--seeds {text}: expected a number or a range like 0-4")
-        found += range(int(first), int(last or first) + 1)
+        numbers = first.isdecimal() and (last.isdecimal() or not dash)
+        begin, end = (int(first), int(last or first)) if numbers else (0, -1)
+        if not begin <= end < min(2**63, begin + MOST):
+            wanted = f"a number or a range like 0-4, below 2**63, of at most {MOST:,} seeds"
+            raise Unusable(f"--seeds {text}: expected {wanted}")
+        found += range(begin, end + 1)
     return list(dict.fromkeys(found))
 
 
