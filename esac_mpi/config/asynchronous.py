@@ -12,6 +12,7 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    at_least,
     at_most,
 )
 from esac_mpi.config.distribution import Critics
@@ -72,7 +73,7 @@ class AESRL(Critics, Selecting):
     """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
     """Let the sigmoid know no such factors (C): worse individuals draw the mean, too."""
-    variance_init: PositiveFloat = 1e-3
+    variance_init: Annotated[PositiveFloat, at_least(1e-18)] = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
     variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
     """Least variance after a change. C."""

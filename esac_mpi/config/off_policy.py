@@ -72,9 +72,9 @@ class SAC(Replaying):
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
         yield from super().problems(table, config)
-        if self.automatic_temperature and not self.temperature:
+        if self.automatic_temperature and self.temperature < 1e-9:  # whose logarithm is learned
             tuned = f"where it is tuned ({table}.automatic_temperature)"
-            yield f"{table}.temperature = 0.0: must be positive {tuned}"
+            yield f"{table}.temperature = {self.temperature}: must be at least 1e-09 {tuned}"
 
 
 @dataclass(frozen=True)

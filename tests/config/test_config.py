@@ -277,6 +277,10 @@ HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
         ("--esac.sigma 0", "esac.sigma = 0.0: must be positive"),
         # by which float32 divides, and squares what it has
         ("--esac.sigma 1e-20", "esac.sigma = 1e-20: must be at least 1e-09"),
+        ("--algorithm sac --sac.temperature 1e-30", "temperature = 1e-30: must be at least 1e-09"),
+        ("--algorithm ppo --ppo.initial_std 1e-50", "initial_std = 1e-50: must be at least 1e-09"),
+        ("--algorithm aes_rl --aes_rl.variance_init 1e-80",
+         "variance_init = 1e-80: must be at least 1e-18"),
         ("--fresh=true", "command line: --fresh takes no value: leave =true out"),
         ("--task Hopper-v5", "'task' is a table of settings, which has no value of its own: "
          "name one of them, such as task.id"),
