@@ -86,8 +86,7 @@ class Evolution(Selecting):
     action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
     observation_normalisation: AutoSwitch = True
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
-    standard deviations; the replay has them as they were. auto: if there are at most 64. OpenAI-ES:
-    on; P, C: off; M: auto for ESAC."""
+    standard deviations. auto: if there are at most 64. OpenAI-ES: on; P, C: off."""
     length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
@@ -151,6 +150,9 @@ class ESAC(Evolution):
     fields override it. corrected: the paper's algorithm, corrected where it does not work as
     printed. paper: as printed. reference-code: the public code."""
     observation_normalisation: AutoSwitch = AUTO
+    """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
+    standard deviations; the replay has them as they were. auto: if there are at most 64. OpenAI-ES:
+    on; P, C: off."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
     sac_copies: NonNegativeInt = 1

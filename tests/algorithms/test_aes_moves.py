@@ -39,9 +39,9 @@ def result(fitness, length=4, theta=(1.0,), means=(), lengths=None):
 def arrive(aes, state, *results, workers=None):
     """Tell results of these workers; return the rows' columns by name."""
     params = SimpleNamespace(config=SimpleNamespace(aes_rl=aes))
-    driver = SimpleNamespace(params=params, state=state, _keep=lambda result: None)
+    driver = SimpleNamespace(params=params, state=state, _store=lambda result: None)
     for worker, one in zip(workers or [0] * len(results), results, strict=True):
-        Driver._arrived(driver, SimpleNamespace(worker=worker), one)
+        Driver._take_individual(driver, SimpleNamespace(worker=worker), one)
     return dict(zip(COLUMNS, state.row[: len(results)].T.tolist(), strict=True))
 
 

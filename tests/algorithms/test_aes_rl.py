@@ -46,7 +46,7 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path,
 
 KILLS = [
     ("esac_mpi.record.lock:RunLock.store", 3),
-    ("esac_mpi.algorithms.aes_driver:Driver._taught", 2),
+    ("esac_mpi.algorithms.aes_driver:Driver._take_critic", 2),
     ("esac_mpi.algorithms.aes_driver:Driver._give", 17),
     ("esac_mpi.record.lock:RunLock.store", 2),
 ]

@@ -107,8 +107,8 @@ KILLS = {
         ("esac_mpi.record.files:_keep", 2),
     ],
     "pderl": [
-        ("esac_mpi.algorithms.erl_births:crossed", 5),
-        ("esac_mpi.algorithms.erl_births:mutated", 14),
+        ("esac_mpi.algorithms.erl_births:make_child", 5),
+        ("esac_mpi.algorithms.erl_births:mutate", 14),
         ("esac_mpi.learners.deterministic:DeterministicUpdate.learn_actor", 60),
         ("esac_mpi.operators.memories:copy", 9),
         ("esac_mpi.record.files:_keep", 2),

@@ -81,7 +81,7 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
         try:
             rate = learners.load("chunks").updates_per_second(made, UPDATING)
         except RuntimeError as error:
-            why = learners.load("gpu").sentence(error, 2)
+            why = learners.load("gpu").first_sentence(error, 2)
             return [Line("GPU", f"{found}; its updates fail", why, True)]
         found += f"; {rate:,.0f} updates/s, {config.learner.precision}"
     return [Line("GPU", found)]
