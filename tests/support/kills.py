@@ -1,6 +1,6 @@
 """Program or command on one process, killed at named moments; the next goes on from there.
 
-    python tests/support/kills.py '[["esac_mpi.algorithms.erl_births:make_child", 9], ...]' ARGUMENTS
+    python tests/support/kills.py '[["esac_mpi.algorithms.erl_births:mutate", 9], ...]' ARGUMENTS
 
 Kills (SIGKILL) in the given call of a function, before it returns. Prints one JSON list: how each
 process ended.
