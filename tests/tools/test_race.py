@@ -483,9 +483,11 @@ def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
 MADE = rows.read(ROOT / "docs/results/race/race.csv")
 
 
-def test_the_table_of_the_docs_comes_from_its_rows():
-    found = standings.Standings(MADE).markdown()
-    assert found + "\n" == (ROOT / "docs/results/race/race.md").read_text()
+@pytest.mark.parametrize("name", ["race", "defaults"])
+def test_the_tables_of_the_docs_come_from_their_rows(name):
+    path = ROOT / f"docs/results/race/{name}.csv"
+    found = standings.Standings(rows.read(path)).markdown()
+    assert found + "\n" == path.with_suffix(".md").read_text()
 
 
 def test_the_steps_of_learners_on_the_page_are_those_of_rows():
