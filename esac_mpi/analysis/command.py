@@ -90,6 +90,7 @@ def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
     return number
 
 
+pause = number_in(0, 86_400, "seconds")  # between looks at files
 SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     "runs": {"nargs": "+", "type": read_path, "metavar": "RUN", "help": "run directory"},
     "--status": {

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import number_in, opened, parser, print_all, refuse_unread
+from esac_mpi.analysis.command import opened, parser, pause, print_all, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import read_path
@@ -52,7 +52,6 @@ def command_line() -> argparse.ArgumentParser:
     text = "of tensorboard: add new rows until the runs end, or until Ctrl-C"
     add("--follow", action="store_true", help=text)
     text = "of --follow: time between looks at the files (5)"
-    pause = number_in(0, 86_400, "seconds")
     add("--every", type=pause, default=5.0, metavar="SECONDS", help=text)
     text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)

@@ -28,7 +28,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, number_in, parser
+from esac_mpi.analysis.command import add_options, parser, pause
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
@@ -67,7 +67,6 @@ def command_line() -> argparse.ArgumentParser:
     line = parser(__doc__)
     add_options(line, "runs", "--status")
     text = "time between looks at the files (default 5)"
-    pause = number_in(0, 86_400, "seconds")
     line.add_argument("--every", type=pause, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")
     return line
