@@ -64,6 +64,8 @@ INT64 = Bound(lambda value: value < 2**63, "must be below 2**63")  # as arrays a
 NAMED = Bound(lambda value: bool(str.strip(value)), "must name a task, such as Hopper-v5")
 PLAIN_TABLE = Bound(lambda value: isinstance(value, dict) and is_plain(value), f"must be {PLAIN}")
 
+FLOAT32 = at_least(1e-9)  # what float32 squares, divides by or takes the logarithm of
+
 PositiveInt = Annotated[int, POSITIVE, INT64]
 NonNegativeInt = Annotated[int, NON_NEGATIVE, INT64]
 PositiveFloat = Annotated[float, POSITIVE]

@@ -232,10 +232,13 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
 def values_of(name: str) -> str:
     """Describe the values that a field takes."""
     kind = hint(name)
-    if _is_list(name) or kind == dict[str, Any]:
-        return "int ..." if _is_list(name) else "JSON"
-    kinds = [each.__name__ for each in (kind, *get_args(kind)) if isinstance(each, type)]
-    return "|".join([*kinds, *choices(name)]).replace("bool", "true|false")
+    if _is_list(name):
+        return "int ..."
+    if kind == dict[str, Any]:
+        return "JSON"
+    kinds = [each for each in (kind, *get_args(kind)) if isinstance(each, type)]
+    named = ("true|false" if each is bool else each.__name__ for each in kinds)
+    return "|".join([*named, *choices(name)])
 
 
 @cache

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    FLOAT32,
     NON_NEGATIVE,
     AutoFloat,
     AutoInt,
@@ -16,7 +17,6 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    at_least,
     at_most,
 )
 from esac_mpi.config.exact import exact
@@ -50,7 +50,7 @@ class Evolution(Selecting):
     reward_shift: Annotated[float | Literal["survival"], NON_NEGATIVE] = SURVIVAL
     """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
     task's bonus for staying alive, or 0 (docs/explain/esac.md). ARS: the bonus; P, C: 0."""
-    sigma: Annotated[PositiveFloat, at_least(1e-9)] = 0.02
+    sigma: Annotated[PositiveFloat, FLOAT32] = 0.02
     """Initial mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005 or 0.01."""
     lr_es: PositiveFloat = 0.01
     """Learning rate of theta_es, alpha_es. P: D.1, 0.005 (0.01 on dm_control)."""

@@ -8,7 +8,7 @@ from types import GenericAlias
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from esac_mpi.config.bounds import OR_AUTO
-from esac_mpi.config.whole import Config
+from esac_mpi.config.whole import Config, table_of
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -45,6 +45,12 @@ def value_of(config: Config, name: str) -> Any:
     for part in name.split("."):
         found = getattr(found, part)
     return found
+
+
+def normalisation_of(config: Config) -> str:
+    """Name the field by which the algorithm standardises observations; "" without one."""
+    name = f"{table_of(config.algorithm)}.observation_normalisation"
+    return name if name in NAMES else ""
 
 
 def as_text(value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    FLOAT32,
     AutoSwitch,
     Fraction,
     NonNegativeFloat,
@@ -72,9 +73,9 @@ class SAC(Replaying):
     def problems(self, table: str, config: Whole) -> Iterator[str]:
         """Yield a message for every rule that the table breaks."""
         yield from super().problems(table, config)
-        if self.automatic_temperature and self.temperature < 1e-9:  # whose logarithm is learned
+        if self.automatic_temperature and (problem := FLOAT32.problem(self.temperature)):
             tuned = f"where it is tuned ({table}.automatic_temperature)"
-            yield f"{table}.temperature = {self.temperature}: must be at least 1e-09 {tuned}"
+            yield f"{table}.temperature = {self.temperature}: {problem} {tuned}"
 
 
 @dataclass(frozen=True)

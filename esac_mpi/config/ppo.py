@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
+    FLOAT32,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    at_least,
 )
 from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
 
@@ -42,7 +42,7 @@ class PPO(Table):
     """Steps of a minibatch; the last of an epoch has what is left. B, S."""
     epochs: PositiveInt = 10
     """Passes over a rollout [epochs]. B, S."""
-    initial_std: Annotated[PositiveFloat, at_least(1e-9), OnlyIn(discrete=False)] = 1.0
+    initial_std: Annotated[PositiveFloat, FLOAT32, OnlyIn(discrete=False)] = 1.0
     """First standard deviation of continuous actions, learned [actions in [-1, 1]]. B."""
     observation_normalisation: bool = False
     """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, DEFAULTS, Config, amend, flatten, table_of, unread_in
+from esac_mpi.config import AUTO, DEFAULTS, Config, amend, flatten, unread_in, value_of
+from esac_mpi.config.fields import normalisation_of
 from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
@@ -14,7 +15,6 @@ from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.host import log, process_state
 from esac_mpi.play.params import make_env
 
-STANDARDISES = ".observation_normalisation"
 MANY = 64  # observations; beyond, some are mostly 0, and standardised as loud as the rest
 
 
@@ -37,9 +37,9 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
-    for name, value in flatten(config):
-        if name.endswith(STANDARDISES) and value == AUTO and reads(config.algorithm, name):
-            values[name] = env.observation_size <= MANY
+    name = normalisation_of(config)
+    if name and value_of(config, name) == AUTO:
+        values[name] = env.observation_size <= MANY
     if config.policy.linear_gain == AUTO:
         values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
     return amend(config, values), " ".join(values)
@@ -47,12 +47,13 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
 
 def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     """Yield what to say of a task beside its id; names: of fields whose numbers it had."""
+    standardises = normalisation_of(config)
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
-    if STANDARDISES in names and env.observation_size > MANY:
+    if standardises in names.split() and not value_of(config, standardises):
         yield f"observations not standardised: there are {env.observation_size}"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
@@ -65,9 +66,8 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     inputs, outputs = env.observation_size, env.action_size
     if hidden == DEFAULTS["policy.hidden"] and inputs + outputs > hidden[0]:
         remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
-        name = f"{table_of(config.algorithm)}{STANDARDISES}"
-        if dict(flatten(config)).get(name):
-            remedy += f" or --{name} false"
+        if standardises and value_of(config, standardises):
+            remedy += f" or --{standardises} false"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 
 

@@ -18,6 +18,10 @@ def said(page):
     return " ".join((RECORDS / page).read_text().split())
 
 
+def short_name(task):
+    return task.split("/")[-1].removesuffix("-v0")
+
+
 def ended(name):
     """Return {(task, variant): last rows of its runs}."""
     found = traces.sections(rowfiles.read([RECORDS / name])).values()
@@ -139,13 +143,13 @@ def test_the_table_of_eight_minutes_is_in_its_record():
             by_then = [row.better for row in own if least < row.wall_seconds <= most]
             cells += [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in by_then[-1:]]
             cells += [""] * (not by_then)
-        name = task.split("/")[-1].removesuffix("-v0")
+        name = short_name(task)
         line = re.findall(rf"^\| {name} \| [-\d,.]+ \|(.*)\|$", page, re.MULTILINE)[0]
         assert [cell.strip(" *") for cell in line.split("|")] == cells
     best = defaultdict(list)
     with (RECORDS / "two-cores/members.csv").open() as file:
         for row in csv.DictReader(file):
-            best[row["task"].split("/")[-1].removesuffix("-v0")].append(float(row["best_member"]))
+            best[short_name(row["task"])].append(float(row["best_member"]))
     counted = re.findall(
         r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$",
         page,
@@ -163,7 +167,7 @@ def test_esac_beside_its_parts_is_in_its_record():
     runs = defaultdict(list)
     for row in rowfiles.read([RECORDS / "side-by-side.csv"]):
         if row.better is not None:
-            runs[row.task.split("/")[-1].removesuffix("-v0"), row.variant].append(row)
+            runs[short_name(row.task), row.variant].append(row)
     tables = (RECORDS / "side-by-side.md").read_text().split("The last evaluation within", 1)
     for number, table in enumerate(tables):
         found = re.findall(r"^\| (\S+) \| [\d.]+ \| (.+) \| (.+) \| (.+) \|$", table, re.MULTILINE)

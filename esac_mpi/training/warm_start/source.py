@@ -12,17 +12,8 @@ import numpy as np
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
-from esac_mpi.config import (
-    NAMES,
-    Config,
-    ConfigError,
-    PolicyNetwork,
-    amend,
-    as_words,
-    check,
-    table_of,
-)
-from esac_mpi.config.fields import as_text, value_of
+from esac_mpi.config import Config, ConfigError, PolicyNetwork, amend, as_words, check
+from esac_mpi.config.fields import as_text, normalisation_of, value_of
 from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import is_run
 from esac_mpi.play.counters import Counters
@@ -190,8 +181,8 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
 
 def is_standardised(config: Config) -> bool:
     """Tell whether a run standardises observations."""
-    name = f"{table_of(config.algorithm)}.observation_normalisation"
-    return name in NAMES and bool(value_of(config, name))
+    name = normalisation_of(config)
+    return bool(name and value_of(config, name))
 
 
 def obstacles(
@@ -225,10 +216,9 @@ def obstacles(
         yield f"where an action is a choice, {config.algorithm} scales a last layer otherwise"
     if source.standardises != is_standardised(config):
         seen = "standardised" if source.standardises else "plain"
-        name = f"{table_of(config.algorithm)}.observation_normalisation"
-        remedy = f"--{name} {as_text(source.standardises)}"
-        if name not in NAMES:
-            remedy = f"{config.algorithm} has plain ones alone"
+        remedy = f"{config.algorithm} has plain ones alone"
+        if name := normalisation_of(config):
+            remedy = f"--{name} {as_text(source.standardises)}"
         yield f"its policies see {seen} observations: {remedy}"
     if otherwise := compare_start(config, source.about):
         yield otherwise
