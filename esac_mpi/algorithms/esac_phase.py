@@ -19,6 +19,7 @@ from esac_mpi.algorithms.esac_timing import (
     time_left,
 )
 from esac_mpi.comm.contracts import Learner
+from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
@@ -53,14 +54,16 @@ def learner_fitness(esac: configuration.ESAC, state: State, ended: Phase | None)
 def choose(now: Now, found: Population, known: float) -> Again:
     """Choose the members, of finite return, that this generation's phase resimulates.
 
-    known: the learner's own fitness, which `better` compares with; -inf = none yet.
+    known: the learner's own fitness, with which members compare; -inf = none yet.
     """
     config, fitness = now.params.config, found.fitness
     esac, count = config.esac, resimulated(config.esac)
     if esac.resimulated != "sample":
         members = evolution.select_winners(fitness, count)
-        if esac.resimulated == "better":
+        if esac.resimulated in ("better", "earning"):
             members = members[fitness[members] > known]
+        if esac.resimulated == "earning":
+            members = members[earns(found, survival_bonus(now.env)[0])[members]]
     else:
         random = noise.generator(config.seed, Purpose.REPLAYED, now.k)
         drawn = random.permutation(fitness.size)
@@ -70,6 +73,11 @@ def choose(now: Now, found: Population, known: float) -> Again:
     steps = own_steps(config, lasted, int(found.length[members].sum()))
     seen = now.state.observation_sums
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
+
+
+def earns(found: Population, bonus: float) -> np.ndarray:
+    """Tell which members return more than a task's bonus for survival; all without one. bool [n]"""
+    return (found.returns > bonus * found.length) | (bonus == 0)
 
 
 def store_choice(now: Now, again: Again) -> None:

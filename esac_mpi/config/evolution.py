@@ -244,12 +244,15 @@ class ESAC(Evolution):
     update_cost: Annotated[AutoFloat, VIRTUAL] = AUTO
     """How long a gradient update takes, for phases on the virtual clock [environment steps]. auto:
     measured at the run's first start, to two digits; it is kept with the run."""
-    resimulated: Annotated[Literal["none", "winners", "better", "sample"], PHASES] = "better"
+    resimulated: Annotated[Literal["none", "winners", "better", "earning", "sample"], PHASES] = (
+        "earning"
+    )
     """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.2); the best of the
-    generation; of these those with a fitness above SAC's own last ones; or some by chance. Ours;
-    docs/explain/esac.md."""
+    generation; of these those with a fitness above SAC's own last ones; of these those that return
+    more than their bonus for survival; or some by chance. Ours; docs/explain/esac.md."""
     resimulated_members: Annotated[
-        PositiveInt, OnlyWith(sac_phases=True, resimulated=("winners", "better", "sample"))
+        PositiveInt,
+        OnlyWith(sac_phases=True, resimulated=("winners", "better", "earning", "sample")),
     ] = 2
     """Members whose episodes a phase resimulates [members], 4 d bytes each."""
 

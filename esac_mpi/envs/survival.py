@@ -31,20 +31,29 @@ def survival_bonus(env: Env) -> tuple[float, str]:
     try:
         bonus: Any = getattr(own, "_healthy_reward", None)
         bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
-        cost = effort(own) if bonus else 0.0
-    except Exception as error:  # properties of a user's own, or what no number is
-        return 0.0, f"its healthy_reward or _ctrl_cost_weight raises {type(error).__name__}"
+    except Exception as error:  # a property of a user's own
+        return 0.0, f"its healthy_reward raises {type(error).__name__}"
     if is_of(own, *BALANCE) or not getattr(own, "_forward_reward_weight", 1.0):
         return 0.0, ""
     for wrapper in wrappers if bonus else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
     with suppress(TypeError, ValueError):
-        if 0 < float(bonus) < cost:
-            return 0.0, f"an action costs up to {cost:g}, which a fall would save"
         if 0 <= float(bonus) < math.inf:
             return float(bonus), ""
     return 0.0, f"its healthy_reward is {bonus!r:.80}"
+
+
+def survival_shift(env: Env) -> tuple[float, str]:
+    """Find what a fitness leaves out of a return for each step: the bonus, or 0 and why."""
+    bonus, why = survival_bonus(env)
+    try:
+        cost = effort(getattr(env, "layers", [env])[-1]) if bonus else 0.0
+    except Exception as error:  # a property of a user's own, or what no number is
+        return 0.0, f"its _ctrl_cost_weight raises {type(error).__name__}"
+    if bonus < cost:
+        return 0.0, f"an action costs up to {cost:g}, which a fall would save"
+    return bonus, why
 
 
 def effort(own: Any) -> float:

@@ -11,7 +11,7 @@ from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
-from esac_mpi.envs.survival import survival_bonus
+from esac_mpi.envs.survival import survival_shift
 from esac_mpi.host import log, process_state
 from esac_mpi.play.params import make_env
 
@@ -36,7 +36,7 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
-    values = dict.fromkeys(names, survival_bonus(env)[0] if names else 0.0)
+    values = dict.fromkeys(names, survival_shift(env)[0] if names else 0.0)
     name = normalisation_of(config)
     if name and value_of(config, name) == AUTO:
         values[name] = env.observation_size <= MANY
@@ -57,7 +57,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         yield f"observations not standardised: there are {env.observation_size}"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
-        unknown = survival_bonus(env)[1]
+        unknown = survival_shift(env)[1]
         why = "the bonus for survival" if shift else "the task names no healthy_reward"
         if unknown:
             why = f"the bonus for survival stays, as {unknown}; a new run could name it"

@@ -15,7 +15,7 @@ from words import words
 from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
 from esac_mpi.config import Config, ConfigError, amend, flatten, from_table, load
-from esac_mpi.envs.survival import survival_bonus
+from esac_mpi.envs.survival import survival_bonus, survival_shift
 from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
 from esac_mpi.play.learner_phases import Phase
@@ -160,6 +160,22 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
     assert again.returns.tolist() == found.returns[again.members].tolist()  # to which they are held
 
 
+def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
+    def replayed(resimulated, bonus):
+        monkeypatch.setattr(own_envs.Idling, "healthy_reward", bonus)
+        more = words("--esac.observation_normalisation false")
+        small = idling(world, "esac", *more, "--esac.resimulated", resimulated, shift=0.0)
+        for _ in range(6):
+            best = np.sort(small.generation()["fitness"])[-2:]
+            assert best.tolist() == [RESTS[0]] * 2
+        return small.state.counters.env_steps_replayed
+
+    assert replayed("better", 1.0) >= 2 * RESTS[1]
+    assert replayed("earning", 0.0) == replayed("better", 1.0)  # no bonus is known
+    assert replayed("earning", 0.9) == replayed("better", 1.0)
+    assert replayed("earning", 1.0) == 0
+
+
 def test_the_learner_says_how_long_its_own_episodes_last(world):
     small = idling(world, "esac")
     phase = small.learner.phase(small.env, 9, 6, 1)
@@ -215,7 +231,7 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypat
         ("Hopper-v5", {"healthy_reward": 2.5}, 2.5),
         ("Hopper-v5", {"forward_reward_weight": 0.0}, 0.0),
         ("Walker2d-v5", {}, 1.0),
-        ("Ant-v5", {"ctrl_cost_weight": 0.125}, 1.0),  # 8 actions from -1 to 1: at most 1, too
+        ("Ant-v5", {}, 1.0),
         ("Humanoid-v5", {}, 5.0),
         ("HalfCheetah-v5", {}, 0.0),
         ("InvertedPendulum-v5", {}, 0.0),
@@ -266,18 +282,20 @@ class Robot(gymnasium.Env):
 
 
 @pytest.mark.parametrize(
-    ("weight", "discrete", "bonus", "why"),
+    ("weight", "discrete", "shift", "why"),
     [
         (0.5, False, 1.0, ""),
         (0.6, False, 0.0, "an action costs up to 1.2, which a fall would save"),
         (np.array([0.3, 0.6]), False, 1.0, ""),
         (np.array([0.6, 0.6]), False, 0.0, "an action costs up to 1.2, which a fall would save"),
         (0.6, True, 1.0, ""),  # choices have no size
-        ("much", False, 0.0, "its healthy_reward or _ctrl_cost_weight raises TypeError"),
+        ("much", False, 0.0, "its _ctrl_cost_weight raises TypeError"),
     ],
 )
-def test_an_own_robots_actions_may_cost_as_much_as_survival_pays(weight, discrete, bonus, why):
-    assert survival_bonus(SimpleNamespace(layers=[Robot(weight, discrete)])) == (bonus, why)
+def test_an_own_robots_actions_may_cost_as_much_as_survival_pays(weight, discrete, shift, why):
+    env = SimpleNamespace(layers=[Robot(weight, discrete)])
+    assert survival_shift(env) == (shift, why)
+    assert survival_bonus(env) == (1.0, "")
 
 
 def test_what_a_shift_may_be():

@@ -177,7 +177,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
          "--sac.batch_size: read only with esac.sac_phases = true"),
         ("--esac.resimulated none --esac.resimulated_members 3",
          "--esac.resimulated_members: read only with esac.resimulated = winners or better or "
-         "sample"),
+         "earning or sample"),
         ("--esac.preset corrected --esac.workers 3",
          "--esac.workers: read only with esac.phase_timing = continuous or virtual"),
         ("--esac.preset paper --esac.start_states pair",
