@@ -166,7 +166,7 @@ def test_every_preset_sets_fields_to_allowed_values():
 def test_presets_but_the_default_transfer_by_the_paper_alone():
     names = ("phase_timing", "p_sac_annealed", "resimulated", "transfer", "transfer_wins")
     found = {each: of(loaded(f"--esac.preset {each}").esac, *names) for each in config.PRESETS}
-    ours = ("continuous", False, "better", "tested", 3)
+    ours = ("continuous", False, "earning", "tested", 3)
     theirs = ("interval", True, "none", "off", 1)
     assert found == {**dict.fromkeys(config.PRESETS, theirs), "default": ours}
     assert load([])[0] == loaded("--esac.preset default")
