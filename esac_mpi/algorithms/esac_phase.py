@@ -63,7 +63,8 @@ def choose(now: Now, found: Population, known: float) -> Again:
         if esac.resimulated in ("better", "earning"):
             members = members[fitness[members] > known]
         if esac.resimulated == "earning":
-            members = members[earns(found, survival_bonus(now.env)[0])[members]]
+            inside = survival_bonus(now.env)[0] - esac.shift  # what fitness has of it, a step
+            members = members[earns(found, inside)[members]]
     else:
         random = noise.generator(config.seed, Purpose.REPLAYED, now.k)
         drawn = random.permutation(fitness.size)
@@ -75,9 +76,12 @@ def choose(now: Now, found: Population, known: float) -> Again:
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
 
 
-def earns(found: Population, bonus: float) -> np.ndarray:
-    """Tell which members return more than a task's bonus for survival; all without one. bool [n]"""
-    return (found.returns > bonus * found.length) | (bonus == 0)
+def earns(found: Population, inside: float) -> np.ndarray:
+    """Tell which members have more than the bonus for survival that is in their fitness, bool [n].
+
+    inside: of it [reward / step]. Where it is not above 0 all members do.
+    """
+    return (found.fitness > inside * found.length) | (inside <= 0)
 
 
 def store_choice(now: Now, again: Again) -> None:

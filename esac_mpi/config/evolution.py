@@ -248,8 +248,8 @@ class ESAC(Evolution):
         "earning"
     )
     """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.2); the best of the
-    generation; of these those with a fitness above SAC's own last ones; of these those that return
-    more than their bonus for survival; or some by chance. Ours; docs/explain/esac.md."""
+    generation; of these those with a fitness above SAC's own last ones; of these those that earn
+    more than a bonus for survival in it; or some by chance. Ours; docs/explain/esac.md."""
     resimulated_members: Annotated[
         PositiveInt,
         OnlyWith(sac_phases=True, resimulated=("winners", "better", "earning", "sample")),

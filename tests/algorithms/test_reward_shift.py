@@ -160,6 +160,14 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
     assert again.returns.tolist() == found.returns[again.members].tolist()  # to which they are held
 
 
+def test_who_earns_more_than_the_bonus_that_is_in_a_fitness():
+    found = SimpleNamespace(fitness=np.array([10.0, 9.0, -3.0]), length=np.array([10, 4, 1]))
+    assert esac_phase.earns(found, 1.0).tolist() == [False, True, False]
+    assert esac_phase.earns(found, 0.9).tolist() == [True, True, False]
+    assert esac_phase.earns(found, 0.0).all()  # all of it is taken out, or none is known
+    assert esac_phase.earns(found, -1.0).all()
+
+
 def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
     def replayed(resimulated, bonus):
         monkeypatch.setattr(own_envs.Idling, "healthy_reward", bonus)
@@ -171,7 +179,6 @@ def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
         return small.state.counters.env_steps_replayed
 
     assert replayed("better", 1.0) >= 2 * RESTS[1]
-    assert replayed("earning", 0.0) == replayed("better", 1.0)  # no bonus is known
     assert replayed("earning", 0.9) == replayed("better", 1.0)
     assert replayed("earning", 1.0) == 0
 
