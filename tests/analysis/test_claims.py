@@ -129,6 +129,24 @@ def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
         assert cell == ", ".join(f"{each:,.0f}" for each in found)
 
 
+def test_what_ant_resimulates_is_in_its_record():
+    runs = defaultdict(list)
+    for row in rowfiles.read([RECORDS / "phases.csv"]):
+        if row.task == "Ant-v5" and row.better is not None:
+            runs[row.variant, row.seed].append(row)
+    found = {
+        run: (own[-1].better, np.mean([row.better for row in own if 2 * row.wall_seconds > last]))
+        for run, own in runs.items()
+        for last in [own[-1].wall_seconds]
+    }
+    page = (RECORDS / "two-cores.md").read_text().split("## Ant", 1)[1]
+    for seed in (30, 31, 32):
+        told = [each for name in ("earning", "better") for each in found[name, seed]]
+        assert f"| {seed} | {' | '.join(f'{each:,.0f}' for each in told)} |" in page
+    last, mean = found["earning, 30 minutes", 30]
+    assert f"and {last:,.0f} after 30, {mean:,.0f} in the mean of its second half" in page
+
+
 def test_the_table_of_eight_minutes_is_in_its_record():
     """Last evaluations, of the better policy, between two times."""
     page = (RECORDS / "two-cores.md").read_text()
