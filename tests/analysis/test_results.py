@@ -185,8 +185,14 @@ def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
 
 def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, call):
     told = lines(call, stored(tmp_path / "r.csv", history("ES", 0, [(10, 2, -1.25, None)])))
-    assert told[-1] == f"| ES | {' | '.join(['-1.25 (-1.25)'] * 4)} | 10, 20 |"
+    assert told[-1] == "| ES | -1.25 | -1.25 | -1.25 | -1.25 | 10, 20 |"
     assert "Verdicts" not in "".join(told)
+
+
+def test_variants_of_one_seed_each_have_no_verdicts(tmp_path, call):
+    pair = [*history("ES", 0, [(10, 2, -1.25, None)]), *history("SAC", 0, [(10, 2, 3, None)])]
+    told = call("results table --of ES", stored(tmp_path / "r.csv", pair)).out
+    assert told.endswith("\n\nNo verdicts: a single seed has no interval.\n")
 
 
 def test_verdicts_about_a_variant_that_is_not_there_are_left_out(tmp_path, call):

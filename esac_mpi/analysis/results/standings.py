@@ -94,7 +94,7 @@ def iqm_all(seeds: np.ndarray) -> float:
 
 
 def cell(seeds: np.ndarray, bold: bool = False) -> str:
-    """Format a cell: statistic, its interval where there are two seeds or more, every seed."""
+    """Format a cell: statistic, and of two seeds or more its interval and every seed."""
     seen = seeds[np.isfinite(seeds)]
     if not len(seen):
         return "-"
@@ -103,6 +103,8 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
     found = f"**{statistic(seen):{form}}**" if bold else f"{statistic(seen):{form}}"
     if len(seen) > 1:
         found += " [{}, {}]".format(*(f"{float(end):{form}}" for end in interval([seen])))
+    if len(seeds) == 1:
+        return found
     each = (f"{value:{form}}" if np.isfinite(value) else "-" for value in seeds.tolist())
     return f"{found} ({', '.join(each)})"
 

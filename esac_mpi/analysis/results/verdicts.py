@@ -60,16 +60,19 @@ def word_verdict(
 
 
 def verdicts(found: Sections, y: str, champion: str, wall: Wall) -> Iterator[str]:
-    """Yield for every task whether a variant beats each other one."""
+    """Yield for every task whether a variant beats each other one; nothing of single seeds."""
     axes = {"env_steps": "steps", "nominal_steps": "nominal", WALL: "s"}
-    rows = []
+    rows, repeated = [], False
     pairs = [(title, a, b) for title, labels in found.items() for a in labels for b in labels]
     for title, name, other in pairs:
         if name.lower() == champion.lower() and other != name:
             both = found[title][name], found[title][other]
+            repeated |= min(map(len, both)) > 1
             said = [word_verdict(*both, *axis, y, wall) for axis in axes.items()]
             rows.append([title, f"{name} > {other}?", *said])
-    if rows:
+    if rows and not repeated:
+        yield "No verdicts: a single seed has no interval."
+    elif rows:
         yield from ("## Verdicts", "")
         yield (
             "Difference of the means over seeds and its 95 % bootstrap interval:"
