@@ -102,7 +102,7 @@ def last_of_phases():
 
 
 def test_what_continuous_phases_are_worth_is_in_its_record():
-    page = (ROOT / "docs/explain/esac.md").read_text().split("**What `continuous` is worth.**")[1]
+    page = (RECORDS / "choices.md").read_text().split("## Phases")[1]
     last = last_of_phases()
     lines = re.findall(
         r"^\| (\S+) \| \d+, (\d\d)(.*?) \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE
@@ -121,7 +121,7 @@ def test_what_continuous_phases_are_worth_is_in_its_record():
 
 
 def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
-    page = (ROOT / "docs/explain/esac.md").read_text().split("**Transfer at once.**")[1]
+    page = (RECORDS / "choices.md").read_text().split("## Transfer at once")[1]
     seeds, *cells = re.findall(r"^\| Swimmer-v5 \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)[0]
     last = last_of_phases()
     for variant, cell in zip(("alternating", "alternating, by gain"), cells, strict=True):
