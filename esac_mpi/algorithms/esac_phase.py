@@ -19,7 +19,6 @@ from esac_mpi.algorithms.esac_timing import (
     time_left,
 )
 from esac_mpi.comm.contracts import Learner
-from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
@@ -63,8 +62,7 @@ def choose(now: Now, found: Population, known: float) -> Again:
         if esac.resimulated in ("better", "earning"):
             members = members[fitness[members] > known]
         if esac.resimulated == "earning":
-            inside = survival_bonus(now.env)[0] - esac.shift  # what fitness has of it, a step
-            members = members[earns(found, inside)[members]]
+            members = members[population.earns(now.env, found, esac.shift)[members]]
     else:
         random = noise.generator(config.seed, Purpose.REPLAYED, now.k)
         drawn = random.permutation(fitness.size)
@@ -74,14 +72,6 @@ def choose(now: Now, found: Population, known: float) -> Again:
     steps = own_steps(config, lasted, int(found.length[members].sum()))
     seen = now.state.observation_sums
     return Again(members, found.returns[members], found.cap, seen, steps, hosts)
-
-
-def earns(found: Population, inside: float) -> np.ndarray:
-    """Tell which members have more than the bonus for survival that is in their fitness, bool [n].
-
-    inside: of it [reward / step]. Where it is not above 0 all members do.
-    """
-    return (found.fitness > inside * found.length) | (inside <= 0)
 
 
 def store_choice(now: Now, again: Again) -> None:

@@ -12,6 +12,8 @@ from esac_mpi import config as configuration
 from esac_mpi.comm import schedule
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.config import Evolution
+from esac_mpi.envs import Env
+from esac_mpi.envs.survival import survival_bonus
 from esac_mpi.operators import accumulator, evolution, noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
@@ -356,6 +358,15 @@ def address_of(table: Evolution, i: int) -> int:
 def member(table: Evolution, i: int) -> tuple[int, int]:
     """Map member i to (slot, sign): 2j and 2j+1 pair in slot j; one-sided, a member is a slot."""
     return (i, 1) if table.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
+
+
+def earns(env: Env, found: Population, shift: float) -> np.ndarray:
+    """Tell which members have more than the bonus for survival that is in their fitness, bool [n].
+
+    shift: what a step takes from it [reward]. Where that is the bonus, or none is known, all have.
+    """
+    inside = survival_bonus(env)[0] - shift
+    return (found.fitness > inside * found.length) | (inside <= 0)
 
 
 def count(now: Generation[Evolving, object], table: Evolution, found: Population) -> None:

@@ -18,6 +18,7 @@ from esac_mpi.config import Config, ConfigError, amend, flatten, from_table, loa
 from esac_mpi.envs.survival import survival_bonus, survival_shift
 from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
+from esac_mpi.play import population
 from esac_mpi.play.learner_phases import Phase
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments.running import take_automatic
@@ -162,10 +163,14 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
 
 def test_who_earns_more_than_the_bonus_that_is_in_a_fitness():
     found = SimpleNamespace(fitness=np.array([10.0, 9.0, -3.0]), length=np.array([10, 4, 1]))
-    assert esac_phase.earns(found, 1.0).tolist() == [False, True, False]
-    assert esac_phase.earns(found, 0.9).tolist() == [True, True, False]
-    assert esac_phase.earns(found, 0.0).all()  # all of it is taken out, or none is known
-    assert esac_phase.earns(found, -1.0).all()
+    for bonus, shift, earning in (
+        (1.0, 0.0, [False, True, False]),
+        (1.0, 0.1, [True, True, False]),
+        (1.0, 1.0, [True] * 3),  # all of it is taken out
+        (0.0, 0.5, [True] * 3),  # none is known
+    ):
+        env = SimpleNamespace(layers=[SimpleNamespace(healthy_reward=bonus)])
+        assert population.earns(env, found, shift).tolist() == earning
 
 
 def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
