@@ -20,13 +20,14 @@ from sphinx.util.docutils import SphinxDirective
 
 from esac_mpi.commands import GROUPS
 from esac_mpi.config import Config, as_words, flatten
-from esac_mpi.config.bounds import INT64, Bound
+from esac_mpi.config.bounds import COUNT, INT64, Bound
 from esac_mpi.config.command_line import docstrings, values_of
 from esac_mpi.config.fields import as_text, marks, value_of
 from esac_mpi.config.reads import conditions
-from esac_mpi.config.table import OnlyIn
+from esac_mpi.config.table import HIDDEN, OnlyIn
 
 SCRIPT = "esac-mpi"
+HUGE = COUNT, INT64  # bounds that nobody needs to read
 HERE = Path(__file__).parent
 SCHEMA = HERE / "reference/hdf5.toml"
 HEADS = {  # of the tables of the schema, by their columns
@@ -69,10 +70,12 @@ def settings() -> Iterator[str]:
 
 def facts(name: str) -> str:
     """Say what values a field takes, within what bounds, and beside what it is read."""
-    bounds = [mark.words for mark in marks(name) if isinstance(mark, Bound) and mark is not INT64]
+    bounds = [mark.words for mark in marks(name) if isinstance(mark, Bound) and mark not in HUGE]
     words = [each.removeprefix("must be ").replace(" and finite", "") for each in bounds]
     values = " | ".join(map(code, values_of(name).split("|")))
     said = ["; ".join([values, *map(prose, words)])]
+    if HIDDEN in marks(name):
+        said.append("Only with hidden layers")
     for needed in conditions(name):
         each = (f"`{n}` = {' or '.join(code(as_text(v)) for v in vs)}" for n, vs in needed.items())
         said.append(f"Only with {' or '.join(each)}")

@@ -61,12 +61,13 @@ def is_plain(value: Any, deep: int = DEEPEST) -> bool:
 POSITIVE = Bound(lambda value: 0 < value < math.inf, "must be positive and finite")
 NON_NEGATIVE = Bound(lambda value: 0 <= value < math.inf, "must be at least 0 and finite")
 INT64 = Bound(lambda value: value < 2**63, "must be below 2**63")  # as arrays and files have it
+COUNT = at_most(10**12)  # beyond, an array of so many rows has no size in bytes
 NAMED = Bound(lambda value: bool(str.strip(value)), "must name a task, such as Hopper-v5")
 PLAIN_TABLE = Bound(lambda value: isinstance(value, dict) and is_plain(value), f"must be {PLAIN}")
 
 FLOAT32 = at_least(1e-9)  # what float32 squares, divides by or takes the logarithm of
 
-PositiveInt = Annotated[int, POSITIVE, INT64]
+PositiveInt = Annotated[int, POSITIVE, INT64, COUNT]
 NonNegativeInt = Annotated[int, NON_NEGATIVE, INT64]
 PositiveFloat = Annotated[float, POSITIVE]
 NonNegativeFloat = Annotated[float, NON_NEGATIVE]
@@ -77,5 +78,5 @@ if TYPE_CHECKING:  # whatever runs has the numbers
     AutoFloat = NonNegativeFloat
 else:
     AutoSwitch = bool | Literal["auto"]  # resolved by the task (training/task_set_up.py)
-    AutoInt = Annotated[int | Literal["auto"], OR_AUTO, POSITIVE, INT64]
+    AutoInt = Annotated[int | Literal["auto"], OR_AUTO, POSITIVE, INT64, COUNT]
     AutoFloat = Annotated[float | Literal["auto"], OR_AUTO, NON_NEGATIVE]

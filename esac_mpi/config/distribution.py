@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import OnlyWith, Reads, Selecting, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Reads, Selecting, Whole
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Critics(Replaying):
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
     noise_clip: NonNegativeFloat = 0.5
     """Bound of that noise [of the action's bound]. C."""
-    critic_layer_norm: bool = False
+    critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""
 
 

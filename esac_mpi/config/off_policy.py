@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Reads, Table, Whole
 
 BY_STEPS = OnlyWith(episodes_on="root")
 
@@ -51,7 +51,7 @@ class SAC(Replaying):
     """Tune it towards an entropy of -action_size (Haarnoja et al. 2018b). P, C: off."""
     value_network: bool = False
     """V, target V and two Q (P: line 19; Haarnoja et al. 2018a) in place of two Q with targets."""
-    critic_layer_norm: bool = False
+    critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as policy.layer_norm does the policy's
     (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
     batch_size: PositiveInt = 256
@@ -84,7 +84,7 @@ class Stepwise(Replaying):
 
     gamma: Fraction = 0.99
     """Discount. F, L."""
-    critic_layer_norm: bool = False
+    critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. F, L: off."""
     exploration_noise: NonNegativeFloat = 0.1
     """Gaussian noise of the actions that are played [standard deviation; actions are in [-1, 1]].

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from esac_mpi.config.fields import DEFAULTS, as_text, flatten, marks, value_of
-from esac_mpi.config.table import OnlyIn, OnlyWith, OnlyWithOne, Reads
+from esac_mpi.config.table import HIDDEN, OnlyIn, OnlyWith, OnlyWithOne, Reads
 from esac_mpi.config.whole import Config, table_of
 
 # tables that every algorithm reads
@@ -70,6 +70,8 @@ def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if not reads(config.algorithm, name):
             found[name] = f"algorithm = {config.algorithm} does not read it"
+        elif not config.policy.hidden and HIDDEN in marks(name):
+            found[name] = HIDDEN
         elif missing := find_unmet(config, name):
             said = (
                 f"{other} = {' or '.join(map(as_text, values))}"

@@ -15,7 +15,7 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveInt,
 )
-from esac_mpi.config.table import OnlyWith, Table, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -98,15 +98,15 @@ class PolicyNetwork(Table):
     hidden: tuple[PositiveInt, ...] = (64, 64)
     """Units of hidden layers, critics' too (but erl.critic_hidden); [] = none. P: 6.1, 512 512; C:
     256 256."""
-    activation: Literal["relu", "tanh"] = "relu"
+    activation: Annotated[Literal["relu", "tanh"], HIDDEN] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
-    layer_norm: bool = False
+    layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of every hidden layer of the policy (torch.nn.LayerNorm; Ba et al. 2016,
     arXiv:1607.06450). P, C: off; the ERL family: on. Not with algorithm = "ppo"."""
     linear: bool = True
     """A matrix W from the observation straight to the output, beside the hidden layers (structured
     control nets; Srouji et al. 2018, arXiv:1802.08311). P, C: off. Not with algorithm = "ppo"."""
-    linear_gain: Annotated[float | Literal["auto"], GAINS, OnlyWith(linear=True)] = "auto"
+    linear_gain: Annotated[float | Literal["auto"], GAINS, OnlyWith(linear=True), HIDDEN] = "auto"
     """g in output = network(x) / g + g W x: W has rates g times as large as the other weights.
     auto: 4, and less for more than 17 observations, so that noise on W moves actions no further.
     Ours (docs/explain/esac.md)."""
@@ -119,14 +119,6 @@ class PolicyNetwork(Table):
         if not (self.linear and self.hidden):
             return 0.0
         return automatic_gain(observations) if self.linear_gain == "auto" else self.linear_gain
-
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a path beside no hidden layer."""
-        if not self.hidden and self.linear_gain not in (AUTO, GAIN):
-            yield (
-                f"{table}.linear_gain = {self.linear_gain}: "
-                "there is no path without hidden layers, where all is linear"
-            )
 
 
 DEVICE = Bound(

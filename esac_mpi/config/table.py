@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from esac_mpi.config.bounds import NON_NEGATIVE
 
 SURVIVAL: Literal["survival"] = "survival"
+HIDDEN = "read only with hidden layers (policy.hidden)"  # a mark: [] has nothing that it does
 
 
 class Whole(Protocol):

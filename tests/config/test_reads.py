@@ -87,6 +87,7 @@ CASES = [  # together they leave each field unread for each reason that there is
      "aes_rl.order": "arrival"},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal",
      "erl.parent_selection": "mixed"},
+    {"algorithm": "sac", "policy.hidden": ()},
 ]  # fmt: skip
 
 
@@ -193,6 +194,10 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
          "with ddpg.episodes_on = root"),
         ("--algorithm erl --erl.memory_size 300",
          "erl.memory_size: read only with erl.crossover = distillation or erl.mutation = proximal"),
+        *((f"--policy.hidden [] --{name}",
+           f"--{name.split()[0]}: read only with hidden layers (policy.hidden)")
+          for name in ("policy.activation tanh", "policy.layer_norm true", "policy.linear_gain 2",
+                       "sac.critic_layer_norm true")),
     ],
 )  # fmt: skip
 def test_a_named_field_that_the_run_would_not_read_is_refused(argv, message):

@@ -74,6 +74,15 @@ def test_another_linear_path_is_refused(tmp_path, capfd):
         capfd.readouterr()
 
 
+def test_of_networks_without_hidden_layers_no_more_is_compared(tmp_path, capfd):
+    bare = ["--task.id", "CyclicMDP-v0", "--budget.generations", 1, "--policy.hidden", "[]"]
+    es = [*bare, "--algorithm", "es", "--es.observation_normalisation", "false"]
+    assert started(tmp_path / "source", *es) == 0
+    cem = [*bare, "--algorithm", "cem", "--seed", 1]  # its preset has tanh, and no path
+    for origin in ("source", "source/policy.h5"):
+        assert started(tmp_path / f"from_{origin[-2:]}", *cem, "--from", tmp_path / origin) == 0
+
+
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [

@@ -173,8 +173,8 @@ def policies(config: Config, state: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 def network(policy: PolicyNetwork) -> dict[str, Any]:
     """Name what policies of two runs must have in common beside observation and action."""
-    names = ["hidden", "activation", "layer_norm", "linear"]
-    if policy.linear:
+    names = ["hidden", "activation", "layer_norm", "linear"] if policy.hidden else ["hidden"]
+    if policy.hidden and policy.linear:
         names.append("linear_gain")
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
