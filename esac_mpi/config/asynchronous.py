@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
+    COUNT,
     AutoFloat,
     AutoInt,
     Fraction,
@@ -107,7 +108,7 @@ class AESRL(Critics, Selecting):
     """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
     rl_share: Fraction = 0.5
     """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
-    mean_episodes: NonNegativeInt = 5
+    mean_episodes: Annotated[NonNegativeInt, COUNT] = 5
     """Episodes of the mean that an individual's worker plays, for its return [episodes];
     rank_oldest reads none. They are not of nominal_steps. C: 5."""
     mean_reused: Annotated[bool, OnlyWith(mean_rule=BY_RETURN)] = True

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    COUNT,
     FLOAT32,
     NON_NEGATIVE,
     AutoFloat,
@@ -155,7 +156,7 @@ class ESAC(Evolution):
     on; P, C: off."""
     winner_fraction: Fraction = 0.4
     """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
-    sac_copies: NonNegativeInt = 1
+    sac_copies: Annotated[NonNegativeInt, COUNT] = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
     sac_copy_noise: bool = True
     """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac

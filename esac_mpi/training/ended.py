@@ -46,7 +46,7 @@ def code_of(error: Exception) -> int:
 def message_of(error: Exception) -> str:
     """Return a refusal's message; add a remedy to numpy's about an array without room."""
     if isinstance(error, MemoryError) and str(error).startswith("Unable to allocate"):
-        return f"{error}: smaller networks need less (policy.hidden)"
+        return f"{error}: fewer members or episodes need less, and smaller networks (policy.hidden)"
     return str(error)
 
 

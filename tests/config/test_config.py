@@ -196,7 +196,7 @@ NUMBERS = [
     for name in NAMES
     if get_args(config.hint(name))[:1] == (int,) or config.hint(name) in (int, float)
 ]
-OUTSIDE = (0, -1, math.inf, math.nan, 2**63, 1001, 1.5, 0.5)
+OUTSIDE = (0, -1, math.inf, math.nan, 2**63, 2 * 10**12, 1001, 1.5, 0.5)
 OUTSIDE += ("none of these", "", {"a": None}, {"a": (1, 2)}, {"": 1})
 
 
