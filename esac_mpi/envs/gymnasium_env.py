@@ -98,9 +98,9 @@ class GymnasiumEnv(Stepped):
         if self.closed_loop is None and (data := self._data()) is not None:
             self._warnings = warning_counts(data)
         try:
-            flat = _flat(observation)
+            flat = self._flat(observation)
         except (TypeError, ValueError) as error:
-            raise TaskError(f"{self.id}: its observation is no array: {error}") from error
+            raise TaskError(f"{self.id}: reset answers no array of its space: {error}") from error
         return check_finite(self, "observation", flat)
 
     def close(self) -> None:
@@ -136,16 +136,19 @@ class GymnasiumEnv(Stepped):
         try:
             if isinstance(reward, str | bytes):
                 raise TypeError(reward)
-            seen = _flat(observation)
-            if seen.size != self.observation_size:
-                space = self.observation_size
-                raise ValueError(f"the observation has {seen.size} numbers, its space {space}")
-            return seen, float(reward), bool(terminated), bool(truncated)
+            return self._flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
             raise TaskError(
                 f"{self.id}: a step must answer an array of numbers, one number, and twice True or "
                 f"False: observation, reward, terminated and truncated; {error}"
             ) from error
+
+    def _flat(self, observation: Any) -> np.ndarray:
+        # a copy: an environment may return its own buffer
+        seen = np.array(observation, np.float32).reshape(-1)
+        if seen.size != (space := self.observation_size):
+            raise ValueError(f"the observation has {seen.size} numbers, its space {space}")
+        return seen
 
     def _native(self, action: np.ndarray) -> Any:
         """Convert an action to the library's: an array of its shape and type, or a choice."""
@@ -250,11 +253,6 @@ def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarra
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     assert space.shape is not None  # a Box, by _build
     return space.shape
-
-
-def _flat(observation: np.ndarray) -> np.ndarray:
-    # a copy: an environment may return its own buffer
-    return np.array(observation, np.float32).reshape(-1)
 
 
 def _continuous(id: str) -> str:
