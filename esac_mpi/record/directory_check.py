@@ -8,7 +8,7 @@ from pathlib import Path
 
 from esac_mpi.config import WARN, Config, ConfigError, amend, as_option, differences, read_toml
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, translate_error
-from esac_mpi.host.run_directory import CONFIG, is_run, next_aside
+from esac_mpi.host.run_directory import CONFIG, is_run, is_there, next_aside
 from esac_mpi.record.checkpoints import Checkpoint, newest
 from esac_mpi.record.files import describe_free
 
@@ -23,13 +23,12 @@ FROM_TASK = {  # settings that equal a number of the task where a person names n
 
 def check(path: Path) -> None:
     """Refuse a directory that is not ours or cannot be written."""
-    if path.exists():
-        if not path.is_dir():
-            raise Refused(f"{path}: not a directory; choose another --run-dir")
-        if any(path.iterdir()) and not is_run(path):
-            raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
-    place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+    place = next(p for p in (path.absolute(), *path.absolute().parents) if is_there(p))
+    if not place.is_dir():
+        raise Refused(f"{place}: not a directory; choose another --run-dir")
+    if path.exists() and any(path.iterdir()) and not is_run(path):
+        raise Refused(f"{path}: not empty, and not a run of esac_mpi; choose another --run-dir")
+    if not os.access(place, os.W_OK | os.X_OK):
         raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
 
 

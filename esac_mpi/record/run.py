@@ -44,7 +44,7 @@ class Run:
     def __init__(
         self, path: Path, config: Config, provenance: Mapping[str, str | int | float]
     ) -> None:
-        self.path = Path(path).resolve()
+        self.path = Path(os.path.realpath(path))  # of links in a circle, too
         self.config = config
         self.restored: Checkpoint | None = None
         self.dropped = 0

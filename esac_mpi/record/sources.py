@@ -1,5 +1,6 @@
 """A run that another makes again from its record of the order: whether it can be, and how."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         raise
     except (OSError, Refused, Unreadable, ConfigError) as error:
         raise Refused(f"{name}: {error}") from error
-    if path.resolve() == run_dir.resolve():
+    if os.path.realpath(path) == os.path.realpath(run_dir):
         wrong = "is the run directory itself; choose another --run-dir"
     if (
         not wrong

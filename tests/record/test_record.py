@@ -106,6 +106,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
 
 def test_strange_directories_are_refused(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("x")
+    (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     monkeypatch.setattr(record.files, "SCHEMA", 9)
@@ -114,7 +115,8 @@ def test_strange_directories_are_refused(tmp_path, monkeypatch):
     before = snapshot(tmp_path)
     for name, reason in (
         ("file", "not a directory"),
-        ("file/sub", "no permission"),
+        ("file/sub", "file: not a directory"),
+        ("circle", "circle: not a directory"),
         ("mine", "not a run of esac_mpi"),
     ):
         for fresh in (False, True):

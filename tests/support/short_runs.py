@@ -80,7 +80,7 @@ def make(path, generations=3):
 
 def snapshot(path):
     return {
-        str(p): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None)
+        str(p): (p.lstat().st_mtime_ns, p.read_bytes() if p.is_file() else None)
         for p in sorted(path.rglob("*"))
     }
 

@@ -85,7 +85,8 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
 def is_within(said: str, run_directory: Path) -> bool:
     """Tell whether a source is a run's own directory, or in it."""
     path = Path(said)
-    return run_directory.resolve() == (path if os.path.isdir(path) else path.parent).resolve()
+    folder = path if os.path.isdir(path) else path.parent
+    return os.path.realpath(run_directory) == os.path.realpath(folder)
 
 
 def read_run(said: str, path: Path) -> Source:
