@@ -14,7 +14,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
-from esac_mpi.host.errors import RunError
+from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import moved_from
@@ -53,7 +53,10 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 
     The options that it reads have it as `line`.
     """
-    title, usage, text = (about or "").split("\n\n", 2)
+    if about is None:
+        print("PYTHONOPTIMIZE=2 (-OO) leaves out the texts of commands: set 1", file=sys.stderr)
+        sys.exit(WRONG_USAGE)
+    title, usage, text = about.split("\n\n", 2)
     name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
     width = min(shutil.get_terminal_size().columns, 100)
     raw = partial(argparse.RawDescriptionHelpFormatter, width=width)

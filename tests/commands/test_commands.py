@@ -96,6 +96,13 @@ def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
     assert (tmp_path / "a/metrics.h5").exists()
 
 
+def test_python_without_texts_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(examples, "__doc__", None)  # as by python -OO
+    with pytest.raises(SystemExit) as end:
+        main(["examples"])
+    assert (end.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
+
+
 def test_examples_are_copied_once(tmp_path, capsys):
     assert examples.main([str(tmp_path)]) == 0
     places = [str(tmp_path / name) for name in ("configs", "jobs")]
