@@ -20,9 +20,10 @@ def expand_home(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) ->
     What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves
     it in single quotes, and TOML has none.
     """
-    said = found = os.fspath(text)
-    if "\0" not in said:  # which no path has; who opens it says so
-        found = os.path.expanduser(said)
+    said = os.fspath(text)
+    if "\0" in said:
+        raise kind(f"{said!r}: no path has a NUL character")
+    found = os.path.expanduser(said)
     if found.startswith("~"):
         who = said.partition("/")[0]
         raise kind(
