@@ -43,6 +43,7 @@ from esac_mpi.studies.experiments.plan import (
 OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()
 ROOT = Path.cwd() if OURS else data_folder()
 FOLDER = ROOT / "configs/experiments"
+PLANNED = "seed", "run_dir"  # of each run, which the plan sets
 MEASURED = "random"  # a file there that is no experiment: what a command has measured
 
 
@@ -86,7 +87,7 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
             raise Unusable(f"{source}: {name} is missing or empty")
     sweep = table.get("sweep", {})
     check_keys(sweep, {"field": str, "values": list}, f"{source}: sweep")
-    if sweep.get("field") in ("algorithm", "seed", "run_dir"):
+    if sweep.get("field") in ("algorithm", *PLANNED):
         raise Unusable(
             f"{source}: sweep: field = '{sweep['field']}': "
             "algorithms are variants, seeds a budget's"
@@ -168,9 +169,12 @@ def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> Non
 def fields(table: dict[str, Any], source: str) -> Settings:
     """Check settings as those of a configuration file; return {dotted name: value}."""
     try:
-        return from_table(table, source)
+        found = from_table(table, source)
     except ConfigError as error:
         raise Unusable(str(error)) from error
+    if name := next((name for name in PLANNED if name in found), ""):
+        raise Unusable(f"{source}: {name}: every run has its own; leave it out")
+    return found
 
 
 def read_task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
