@@ -81,9 +81,12 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
                 listing += (
                     f", as the task's {source}, or what this version makes of it, has changed"
                 )
+        own = f"with its own settings, {path / CONFIG}, it goes on as it is"
+        if differences(old, settings_of(path) or old):
+            own = f"{path / CONFIG} was edited: with the former values there it goes on"
         raise Refused(
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
-            f"another --run-dir; with its own settings, {path / CONFIG}, it goes on as it is"
+            f"another --run-dir; {own}"
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from short_runs import CONFIG, begin, make, row, snapshot, state
 
 from esac_mpi import record
-from esac_mpi.config import Config, amend, read_toml
+from esac_mpi.config import Config, amend, read_toml, to_toml
 from esac_mpi.record import Refused, Run, read
 
 
@@ -102,6 +102,16 @@ def test_other_settings_are_refused(tmp_path, caplog):
         begin(tmp_path, other)
     begin(tmp_path, amend(CONFIG, {"budget.generations": 9, "learner.device": "cpu"})).close()
     assert "learner.device was auto, is now cpu" in caplog.text
+
+
+def test_an_edited_config_is_named_where_its_settings_are_refused(tmp_path):
+    make(tmp_path)
+    path, other = tmp_path / "config.toml", amend(CONFIG, {"seed": CONFIG.seed + 1})
+    with pytest.raises(Refused, match="with its own settings"):
+        begin(tmp_path, other)
+    path.write_text(to_toml(other))
+    with pytest.raises(Refused, match="was edited: with the former values there it goes on"):
+        begin(tmp_path, other)
 
 
 def test_strange_directories_are_refused(tmp_path, monkeypatch):
