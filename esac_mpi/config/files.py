@@ -176,7 +176,7 @@ def _typed(name: str, value: Any, source: str) -> Any:
     """Check the type of a field's value; return it as the field has it. Raises ConfigError."""
     kind, words = hint(name), choices(name)
     if isinstance(value, str) and value in words:
-        return value
+        return words[words.index(value)]  # an Enum of texts writes itself otherwise
     if get_origin(kind) is Union:  # a number, or a word for one
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:

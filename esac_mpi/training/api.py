@@ -61,6 +61,8 @@ def train(
         told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
         remedy = "settings are the second one: train(None, {...})"
         raise errors.WrongUsage(f"esac_mpi.train: {told}; {remedy}")
+    if callback is not None and not callable(callback):
+        raise errors.WrongUsage(f"esac_mpi.train: callback = {callback!r}: expected a function")
     places = {"run_dir": run_dir, "start_from": start_from}
     named = dict(given or {})
     named |= {name: os.fspath(path) for name, path in places.items() if path is not None}

@@ -1,6 +1,7 @@
 """What is no configuration file, no key or no value: one sentence says what was meant."""
 
 import sys
+from enum import Enum
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,11 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
         resolve(load(["--algorithm", *words.split()])[0], {})
     resolve(Config(algorithm="es", esac=ESAC(sigma=0.3), es=ES(sigma=0.3)), {})
     assert len(caplog.messages) == 1
+
+
+def test_a_choice_may_be_an_enum_of_texts():
+    chosen = Enum("Chosen", {"ES": "es"}, type=str)
+    assert resolve(None, {"algorithm": chosen.ES}).algorithm.__class__ is str
 
 
 @pytest.mark.parametrize(

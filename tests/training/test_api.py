@@ -124,6 +124,9 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     ):
         with pytest.raises(WrongUsage, match=re.escape(said)):
             esac_mpi.train(config, quiet=True)
+    with pytest.raises(WrongUsage, match="callback = 3: expected a function"):
+        esac_mpi.train(None, TINY, run_dir=tmp_path / "run", callback=3)
+    assert not (tmp_path / "run").exists()
 
 
 def test_runs_of_other_settings_or_no_checkpoint_are_refused(tmp_path):
