@@ -36,11 +36,12 @@ def gather(
     steps = PROBE_STEPS * world.size
     if world.rank == 0:
         first = world.hosts[0]
+        places = [host if host != first else f"rank {r}" for r, host in enumerate(world.hosts)]
         for what in mine:
             differ = [one[what] != everyone[0][what] for one in everyone]
-            if odd := sorted({h for h, other in zip(world.hosts, differ, strict=True) if other}):
-                depend = "results depend on which node evaluates what"
-                log.warn(f"{what} of {', '.join(odd)} differs from {first}: {depend}")
+            if odd := sorted({p for p, other in zip(places, differ, strict=True) if other}):
+                depend = "results depend on who evaluates what"
+                log.warn(f"{what} of {', '.join(odd)} differs from rank 0's on {first}: {depend}")
         cores = [one["cores"] for one in everyone]
         warnings = affinity.complaints(world.hosts, cores, threads)
         for warning in (*warnings, found.not_finite):

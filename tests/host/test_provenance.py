@@ -1,10 +1,12 @@
 """Where a run's code comes from."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import finish
 
+from esac_mpi.envs import make, probe
 from esac_mpi.training import provenance
 
 COMMIT = "-c user.name=a -c user.email=a@b commit -q --allow-empty -m something".split()
@@ -36,6 +38,20 @@ def test_it_is_found_among_packed_names_and_without_a_branch(checkout):
     for words in (("pack-refs", "--all"), ("checkout", "-q", "--detach")):
         git(checkout, *words)
         assert provenance.git_commit(checkout) == git(checkout, "rev-parse", "HEAD")
+
+
+def test_a_rank_that_sees_another_task_is_named(caplog):
+    env = make("CyclicMDP-v0")
+
+    def gather(mine):
+        return [mine, {**mine, "physics": "other"}, {**mine, "cpu": "other", "cores": {0}}]
+
+    world = SimpleNamespace(
+        rank=0, size=3, nodes=2, library="", gather=gather, hosts=["a", "a", "b"]
+    )
+    provenance.gather(env, probe.probe(env), world, 0, ["x"])
+    assert "physics of rank 1 differs from rank 0's on a" in caplog.text
+    assert "cpu of b differs from rank 0's on a" in caplog.text
 
 
 def test_without_a_checkout_it_is_unknown(tmp_path):
