@@ -10,7 +10,7 @@ threads.limit_program()  # before numpy
 from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import WRONG_USAGE, BrokenAlgorithm, why_not_imported
 from esac_mpi.host.invocation import version
-from esac_mpi.host.log import tell, warn
+from esac_mpi.host.log import complain, tell, warn
 
 HELP = {"-h", "--help"}
 
@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
             raise
         if HELP & set(words) and not isinstance(error, BrokenAlgorithm):
             load(words, warn)  # prints the help, which needs no MPI, and ends the program
-        print(f"esac_mpi: {told}", file=sys.stderr)
+        complain(f"esac_mpi: {told}")
         return WRONG_USAGE
     return session.program(
         session.Asked(lambda: load(words, warn), command, looks="--check" in argv)

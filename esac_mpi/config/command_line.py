@@ -210,7 +210,7 @@ def _about(algorithm: str) -> str:
 def _help_of(algorithm: str, file: dict[str, Any]) -> str:
     """Describe every field that an algorithm reads; a file's values count as defaults."""
     default = amend(amend(Config(), preset({"algorithm": algorithm})), file)
-    width = min(shutil.get_terminal_size().columns, 100)
+    width = min(max(shutil.get_terminal_size().columns, 40), 100)
     usage = f"usage: {program()} --algorithm {algorithm} [--SETTING VALUE ...]"
     lines = [usage, "\nSources of the defaults: P the paper, C its public code, M measured here."]
     tables: set[str] = set()

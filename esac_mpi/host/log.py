@@ -92,6 +92,12 @@ def tell(text: str) -> None:
         streams.let_go()
 
 
+def complain(text: object) -> None:
+    """Print an error on stderr; where that fails, as on a full disk, the exit code tells it."""
+    with suppress(OSError, ValueError):
+        print(text, file=sys.stderr, flush=True)
+
+
 class _Formatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
 

@@ -71,7 +71,7 @@ def program(asked: Asked) -> int:
         if end is None:
             abort(world, error)
         if world is None or world.rank == 0:
-            print(f"esac_mpi: {end}", file=sys.stderr, flush=True)
+            log.complain(f"esac_mpi: {end}")
         return end.code
     except BaseException as error:
         abort(world, error)

@@ -276,7 +276,8 @@ def test_es_is_compared_at_the_settings_of_esac(name):
 
 
 @pytest.mark.parametrize("algorithm", ["esac", "es", "perl", "cem_rl"])
-def test_help_of_an_algorithm_explains_what_it_reads(capsys, algorithm):
+def test_help_of_an_algorithm_explains_what_it_reads(capsys, monkeypatch, algorithm):
+    monkeypatch.setenv("COLUMNS", "1" if algorithm == "es" else "80")
     with pytest.raises(SystemExit) as end:
         load(["--algorithm", algorithm, "--help"])
     assert end.value.code == 0

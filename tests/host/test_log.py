@@ -111,6 +111,13 @@ def test_lost_stdout_does_not_end_the_run(output):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_refusal_keeps_its_exit_code_where_stderr_is_full():
+    line = [sys.executable, "-m", "esac_mpi", "--seed", "x"]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(line, stderr=full, env=environment(), check=False).returncode == 2
+
+
 def test_ascii_stdout_gets_every_line():
     code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
     done = finish([sys.executable, "-c", code], PYTHONIOENCODING="ascii")

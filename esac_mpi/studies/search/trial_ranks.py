@@ -7,7 +7,6 @@ same generation.
 
 import gc
 import platform
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -61,10 +60,10 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
         log.say(f"{study.path}: {study.trials} trials, each the {describe_value(study)}")
         return task.work()
     except Unusable as error:
-        print(error, file=sys.stderr, flush=True)
+        log.complain(error)
         return error.code
     except (RunError, OSError) as error:
-        print(f"esac_mpi: {error}", file=sys.stderr, flush=True)
+        log.complain(f"esac_mpi: {error}")
         return getattr(error, "code", UNSAVED)
 
 
