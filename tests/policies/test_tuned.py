@@ -1,4 +1,4 @@
-"""configs/tuned: a policy of each of eleven tasks, with what it returns."""
+"""configs/tuned: a policy of each of twelve tasks, with what it returns."""
 
 import re
 
