@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
 
 from esac_mpi.envs import Env, is_of
 
@@ -58,8 +57,9 @@ def survival_shift(env: Env) -> tuple[float, str]:
 
 def effort(own: Any) -> float:
     """Compute what the largest action costs a step, as Gymnasium's robots have it [reward]."""
-    weight, space = getattr(own, "_ctrl_cost_weight", None), getattr(own, "action_space", None)
-    if weight is None or not isinstance(space, Box):
+    weight = getattr(own, "_ctrl_cost_weight", None)
+    space: Any = getattr(own, "action_space", None)
+    if weight is None or not is_of(space, "gymnasium.spaces.box", "Box"):
         return 0.0
     largest = np.maximum(np.abs(space.low), np.abs(space.high))
     return float((weight * largest**2).sum())

@@ -99,9 +99,9 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
         id=id,
         title=table["title"],
         claim=" ".join(table["claim"].split()),
-        settings=fields(table.get("settings", {}), f"{source}: settings"),
+        settings=check_planned(table.get("settings", {}), f"{source}: settings"),
         tasks=read_each(table["tasks"], read_task, f"{source}: tasks"),
-        variants=read_each(table["variants"], fields, f"{source}: variants"),
+        variants=read_each(table["variants"], check_planned, f"{source}: variants"),
         field=sweep.get("field", ""),
         values=sweep.get("values", []),
         points=table.get("points", 25),
@@ -169,9 +169,14 @@ def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> Non
 def fields(table: dict[str, Any], source: str) -> Settings:
     """Check settings as those of a configuration file; return {dotted name: value}."""
     try:
-        found = from_table(table, source)
+        return from_table(table, source)
     except ConfigError as error:
         raise Unusable(str(error)) from error
+
+
+def check_planned(table: dict[str, Any], source: str) -> Settings:
+    """Check settings of an experiment's runs likewise, without what the plan sets."""
+    found = fields(table, source)
     if name := next((name for name in PLANNED if name in found), ""):
         raise Unusable(f"{source}: {name}: every run has its own; leave it out")
     return found
@@ -183,7 +188,7 @@ def read_task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     name = own.pop("config", "")
     check_keys({"config": name}, {"config": str}, source)
     path = f"configs/{name if '/' in name else f'esac/{name}'}.toml" if name else ""
-    settings = fields(own, source)
+    settings = check_planned(own, source)
     if path and not (ROOT / path).exists():
         raise Unusable(f"{source}: config = {name!r}: there is no {path}")
     if not path and "task.id" not in settings:
@@ -213,9 +218,9 @@ def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]
 def read_budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
     entries = dict(check_table(table, Budget, source))
-    entries["settings"] = fields(entries.get("settings", {}), f"{source}.settings")
+    entries["settings"] = check_planned(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
-        entries[name] = read_each(entries.get(name, {}), fields, f"{source}.{name}")
+        entries[name] = read_each(entries.get(name, {}), check_planned, f"{source}.{name}")
     counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
     if (
         any(not isinstance(count, int) or count < 1 for count in counts)
