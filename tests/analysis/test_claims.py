@@ -129,6 +129,12 @@ def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
         assert cell == ", ".join(f"{each:,.0f}" for each in found)
 
 
+def test_swimmer_in_five_seeds_is_in_its_record():
+    last = last_of_phases()
+    found = ", ".join(f"{last['Swimmer-v5', 'defaults', seed]:,.0f}" for seed in range(80, 85))
+    assert f"Swimmer came to {found} in two minutes" in (RECORDS / "choices.md").read_text()
+
+
 def test_what_ant_resimulates_is_in_its_record():
     runs = defaultdict(list)
     for row in rowfiles.read([RECORDS / "phases.csv"]):
