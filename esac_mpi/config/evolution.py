@@ -86,8 +86,8 @@ class Evolution(Selecting):
     """Standard deviation of noise on the actions of the population's episodes [half ranges of an
     action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
     observation_normalisation: AutoSwitch = True
-    """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
-    standard deviations. auto: if there are at most 64. OpenAI-ES: on; P, C: off."""
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
+    there are at most 64. OpenAI-ES: on; P, C: off."""
     length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
