@@ -100,5 +100,7 @@ def draw(
         if counts:
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
-    figures.add_title(figure, f"{title}; interquartile mean and 95 % interval over seeds")
+    many = any(len(curves) > 1 for labels in drawn.values() for curves in labels.values())
+    over = "; interquartile mean and 95 % interval over seeds" if many else ""
+    figures.add_title(figure, f"{title}{over}")
     return figure

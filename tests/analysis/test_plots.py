@@ -212,12 +212,14 @@ def test_a_group_is_drawn_as_far_as_its_shortest_run(tmp_path, capsys):
     ((x, y),) = lines(axes).values()
     assert (x[0], x[-1], y[0], y[-1]) == (1, 2, 5, 15)
     assert named(axes.texts) == ["ES, 2 seeds"]
+    assert axes.figure.get_suptitle().endswith("interval over seeds")
     assert "shortest run, 50% of its longest; short: b" in capsys.readouterr().err
 
 
 def test_one_seed_has_a_line_and_no_interval(tmp_path):
     (axes,) = panel(opened(make(tmp_path / "a"), make(tmp_path / "b", algorithm="esac"))).axes
     assert not axes.collections
+    assert "interval" not in axes.figure.get_suptitle()
     assert sorted(named(axes.texts)) == ["ES, seed 0", "ESAC, seed 0"]
 
 

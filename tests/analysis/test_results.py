@@ -149,6 +149,16 @@ def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
     assert "interquartile mean over seeds (the mean, of fewer than four)" in told[2]
 
 
+def test_a_policy_whose_line_would_repeat_the_runs_has_none(tmp_path, call):
+    rows = [
+        *history("ESAC", 0, [(10, 1, 1.0, 3.0), (20, 2, 2.0, 2.0)]),
+        *history("ES", 0, [(20, 2, 7.0, None)]),
+    ]
+    told = lines(call, stored(tmp_path / "r.csv", rows))
+    names = [line.split(" | ")[0] for line in told if line.startswith("| ES")]
+    assert names == ["| ESAC", "| ESAC: theta_es", "| ES"]  # by its end they are equal
+
+
 def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, call):
     both = [
         history(v, s, [(10, 1, 1.0, None)], experiment=e)

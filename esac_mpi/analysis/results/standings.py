@@ -33,7 +33,8 @@ from esac_mpi.host.log import compact
 MEASURES = {
     "return": (
         "better",
-        "mean return of a noise-free evaluation; of a run with two policies, the better one's",
+        "mean return of a noise-free evaluation; of a run with two policies, the better one's,"
+        " then each policy's where its line differs",
     ),
     "updates": ("gradient_updates", "gradient updates so far"),
     "fitness": (
@@ -136,11 +137,16 @@ def task_table(
         for _, axis, limit in columns
     ]
     ranked = measure != "updates" and len(labels) > 1
+    run_cells: list[str] = []
     for name, traces, field in lines(labels, measure):
         found = [values(traces, axis, limit, field) for _, axis, limit in columns]
         bold = [ranked and field == y and iqm_all(f) == b for f, b in zip(found, best, strict=True)]
-        line = [name, *map(cell, found, bold), ""]
+        cells = list(map(cell, found, bold))
+        if field != y and cells == run_cells:
+            continue
+        line = [name, *cells, ""]
         if field == y:
+            run_cells = [text.replace("*", "") for text in cells]
             counts = (values(traces, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
             line[-1] = ", ".join(compact(statistic(count)) for count in counts)
         paper = printed.get(f"{name.upper()} [esac]")
