@@ -188,7 +188,7 @@ def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
     ]
     told = lines(call, stored(tmp_path / "r.csv", rows))
     assert [line for line in told if line.startswith("| ES")] == [
-        "| ES | 5 (-, 5) | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
+        "| ES | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
         " | **6** [5, 7] (7, 5) | 295, 590 |"
     ]
 

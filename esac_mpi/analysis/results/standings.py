@@ -44,12 +44,12 @@ MEASURES = {
 }
 POLICIES = {"theta_es": "return_theta_es", "learner": "return_learner"}
 NOTE = (
-    "A cell is the interquartile mean over seeds (the mean, of fewer than four)."
-    " In square brackets is its 95 % bootstrap interval, in round ones every seed,"
-    " - where a run has no figure by then."
+    "A cell is the interquartile mean over seeds (the mean, of fewer than four),"
+    " [its 95 % bootstrap interval] and (every seed, - if it has none by then)."
     " Bold: the best of a column."
-    ' docs/results/index.md, "How to read a record", says more.'
+    ' More: docs/results/index.md, "How to read a record".'
 )
+FURTHER = 1.05  # as far as all runs: from there on runs with a population have a column
 Column = tuple[str, str, float]  # (head, axis, limit)
 
 
@@ -66,14 +66,13 @@ def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
 def list_columns(runs: list[Trace], y: str, wall: Wall) -> list[Column]:
     """List the columns of a task's table: the limits common to its runs, and their ends."""
     evolving = [run for run in runs if run.has("fitness_mean")]
-    whose = {"every run": runs}
-    if 0 < len(evolving) < len(runs):
-        whose["every run with a population"] = evolving
-    columns = []
-    for who, those in whose.items():
-        steps = reach(those, "env_steps", y)
-        head = f"at {compact(steps)} true steps, which {who} has reached"
-        columns.append((head, "env_steps", steps))
+    reached = {"every run": reach(runs, "env_steps", y)}
+    if evolving and (further := reach(evolving, "env_steps", y)) > FURTHER * reached["every run"]:
+        reached["every run with a population"] = further
+    columns = [
+        (f"at {compact(steps)} true steps, which {who} has reached", "env_steps", steps)
+        for who, steps in reached.items()
+    ]
     nominal, seconds = reach(runs, "nominal_steps", y), wall.limit(runs, y)
     return [
         *columns,
