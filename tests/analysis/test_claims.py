@@ -9,9 +9,11 @@ from conftest import ROOT
 
 from esac_mpi.analysis.intervals import iqm
 from esac_mpi.analysis.results import rowfiles, scores, traces
+from esac_mpi.analysis.results.verdicts import difference
 
 RECORDS = ROOT / "docs/results"
 SEEDS = range(5)
+AES = "AES-RL"
 
 
 def said(page):
@@ -55,11 +57,66 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     )
 
 
+def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
+    """Differences to AES-RL: + or - where the interval of their means says so."""
+    rows, signs = rowfiles.read([RECORDS / "aes-fig3.csv"]), defaultdict(str)
+    for task, runs in traces.sections(traces.on_ranks(rows, 8)).items():
+        for name in ("CEM-RL", "P-CEM-RL"):
+            for second in range(9, 15):
+                at = (traces.values(runs[n], traces.WALL, second, "better") for n in (name, AES))
+                low, high = difference(*at)
+                signs[task, name] += "+" if low > 0 else "-" if high < 0 else " "
+    assert signs["Hopper-v5", "CEM-RL"] == signs["Hopper-v5", "P-CEM-RL"] == "++++++"
+    cheetah = signs["HalfCheetah-v5", "CEM-RL"], signs["HalfCheetah-v5", "P-CEM-RL"]
+    assert cheetah == ("------", "  ++  ")
+    page = said("aes-rl.md")
+    assert "are ahead of AES-RL, by verdict, at each second from 9 to 14" in page
+    assert "P-CEM-RL is ahead of it at 11 and 12 s, and not separated at 9, 10, 13 and 14" in page
+
+
+def scored(files, ranks, seconds):
+    """Score the runs of the files as they stood at a time computed for so many ranks."""
+    found = traces.sections(traces.on_ranks(scores.merge_experiments(rowfiles.read(files)), ranks))
+    random = scores.random_returns(ROOT / "configs/experiments/random.toml")
+    return found, scores.score_study(found, random, traces.Wall(ranks, seconds), [])
+
+
+def carried():
+    """List the records of the four tasks of which variants were run."""
+    carriers = sorted((RECORDS / "carriers").glob("*.csv"))
+    return [RECORDS / "aggregate" / path.name for path in carriers] + carriers
+
+
+def test_how_many_ranks_there_must_be():
+    page, advice = said("eight-tasks.md"), (ROOT / "docs/how-to/tune.md").read_text()
+    for ranks in (1, 2, 4, 8, 64):
+        _, study = scored(carried(), ranks, 45)
+        esac, waiting, *parts = (
+            f"{float(iqm(study.scores(name))):.2f}"
+            for name in ("ESAC", "ESAC, waiting", "ES", "SAC")
+        )
+        line = rf"\| {ranks} \| {esac} \([^|]*\| {waiting} \([^|]*\| {' .. '.join(parts)} \|"
+        assert re.search(line.replace("..", r"\|"), page), ranks
+        shown = re.findall(rf"^\| {ranks}\b.*\| (\S+) \| (\S+) \| (\S+) \|$", advice, re.MULTILINE)
+        assert shown[0] == (esac, *parts)
+
+
+def test_what_all_mechanisms_of_transfer_add():
+    page = said("eight-tasks.md")
+    _, study = scored(carried(), 8, 45)
+    for task in study.tasks:
+        pair = [task.scores(name) for name in ("ESAC", "ESAC, no transfer")]
+        low, high = difference(*pair)
+        gain = f"{pair[0].mean() - pair[1].mean():.2f}"
+        if "cheetah-run" in task.title:
+            assert f"gain {gain} ({low:.2f} to {high:.2f}) on cheetah-run" in page
+        elif "HalfCheetah" in task.title:
+            assert f"the gain of {gain} is not separated ({low:.2f} to {high:.2f})" in page
+
+
 def best_of(files, seconds, *kinds):
     """Return, of each kind, the IQM of the last returns of each group's best run by then."""
-    found = traces.sections(traces.on_ranks(scores.merge_experiments(rowfiles.read(files)), 8))
-    random = scores.random_returns(ROOT / "configs/experiments/random.toml")
-    study = scores.score_study(found, random, traces.Wall(8, seconds), [])
+    found, study = scored(files, 8, seconds)
     told = []
     for groups in kinds:
         tasks = []
@@ -82,7 +139,6 @@ def best_of(files, seconds, *kinds):
 
 def test_what_else_eight_ranks_can_do():
     page, eight = said("eight-tasks.md"), sorted((RECORDS / "aggregate").glob("*.csv"))
-    carriers = sorted((RECORDS / "carriers").glob("*.csv"))
     halves = [[(name, seed) for name in ("ES", "SAC")] for seed in SEEDS]
     four = [[(name, seed) for name in ("ES", "SAC", "TD3", "PPO")] for seed in SEEDS]
     both, whole, sacs = best_of(eight, 90, halves, four, [[("SAC", seed) for seed in SEEDS]])
@@ -90,8 +146,7 @@ def test_what_else_eight_ranks_can_do():
         f"| an ES and a SAC run of a seed | {both} | | a seed's ES, SAC, TD3 and PPO | {whole} |"
         f" | five seeds of SAC | {sacs} |" in page
     )
-    same = [path for path in eight if path.name in {other.name for other in carriers}]
-    (beside,) = best_of(same + carriers, 45, halves)
+    (beside,) = best_of(carried(), 45, halves)
     assert f"| the better of an ES and a SAC run of a seed | {beside} |" in page
 
 
@@ -206,3 +261,63 @@ def test_esac_beside_its_parts_is_in_its_record():
             told = [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in values]
             assert [cell.strip("*") for cell in cells] == [t.replace("-inf", "-") for t in told]
             assert cells[np.argmax(values)].startswith("**")
+
+
+def test_what_esac_has_over_its_parts_is_worked_out():
+    """Leads [%] over the better part; level: within two standard errors of the evaluations."""
+    runs, page = defaultdict(list), said("side-by-side.md")
+    for row in rowfiles.read([RECORDS / "side-by-side.csv"]):
+        if row.better is not None:
+            runs[short_name(row.task), row.variant].append(row)
+    leads, level, shares = {}, set(), defaultdict(list)
+    for name in {name for name, _ in runs}:
+        halves = {}
+        for variant, made in (("ESAC", ""), ("ES", "env_steps"), ("SAC", "gradient_updates")):
+            if rows := runs[name, variant]:
+                last = rows[-1]
+                later = [row.better for row in rows if 2 * row.wall_seconds > last.wall_seconds]
+                halves[variant] = (np.mean(later), np.var(later, ddof=1) / len(later))
+                if made:
+                    ends = [(runs[name, "ESAC"][-1], 1), (last, -1)]
+                    rates = [(getattr(r, made) / r.wall_seconds) ** sign for r, sign in ends]
+                    shares[variant].append(np.prod(rates))
+        ours = halves.pop("ESAC")
+        best = max(halves.values())
+        leads[name] = round(100 * (ours[0] - best[0]) / abs(best[0]))
+        if abs(ours[0] - best[0]) < 2 * (ours[1] + best[1]) ** 0.5:
+            level.add(name)
+    assert level == {"Swimmer-v5", "InvertedDoublePendulum-v5", "Reacher-v5", "Ant-v5"}
+    most, second, *four = sorted((leads[name] for name in {*leads} - level), reverse=True)
+    behind = -four.pop()
+    assert (most, second) == (leads["Walker2d-v5"], leads["HalfCheetah-v5"])
+    told = (
+        f"by {most} % on Walker2d, {second} % on HalfCheetah and {four[-1]} to {four[0]} % on four"
+    )
+    assert told in page
+    assert f"On the lunar lander ES is ahead by {behind} %" in page
+    assert len(four) == 4
+    steps, updates = (f"{min(each):.2f} to {max(each):.2f}" for each in shares.values())
+    assert f"made {steps} of the steps of ES and {updates} of the updates of SAC" in page
+
+
+def test_what_two_minutes_and_more_ranks_come_to():
+    rows = [row for row in rowfiles.read([RECORDS / "two-cores.csv"]) if row.better is not None]
+    page = (RECORDS / "two-cores.md").read_text()
+    papers = re.findall(r"^\| (\S+) \| (-?[\d,.]+) \|.*\|.*\|.*\|.*\|.*\|$", page, re.MULTILINE)
+    there, early = set(), set()
+    for name, paper in papers:
+        own = [r for r in rows if short_name(r.task) == name and r.variant == "2 ranks"]
+        goal = float(paper.replace(",", ""))
+        there |= {name} if own[-1].better >= goal else set()
+        by_then = [row.better for row in own if row.wall_seconds < 121]
+        early |= {name} if by_then and by_then[-1] >= goal else set()
+    assert (len(papers), len(there), len(early & there)) == (11, 7, 6)
+    levels = re.findall(r"^\| ([\d,]+) on (\w+) \|(.*)\|$", page, re.MULTILINE)
+    assert len(levels) == 4
+    for level, name, cells in levels:
+        for variant, cell in zip(
+            ("2 ranks, virtual", "4 ranks", "8 ranks"), cells.split("|"), strict=True
+        ):
+            own = [r for r in rows if (short_name(r.task), r.variant) == (f"{name}-v5", variant)]
+            times = [r.wall_seconds for r in own if r.better >= float(level.replace(",", ""))]
+            assert cell.strip() == "".join(f"{each:.0f}" for each in times[:1])
