@@ -3,11 +3,11 @@
     esac-mpi experiment list | show ID | run ID | draw ID | jobs ID | random TASK...
 
 Examples:
-    esac-mpi experiment show fig2c --budget small           # its runs and their commands
+    esac-mpi experiment show fig2c                          # one of them, whole
     esac-mpi experiment run fig2c --budget smoke            # make the runs, two at a time
     esac-mpi experiment jobs table1                         # job arrays, and how to submit them
 
-show    the runs of one, a command line each
+show    the paper's claim, what is compared, the runs of each budget, and what is made of them
 run     make the runs that are not finished, --at-once of one core each; runs on several ranks go
         alone. Repeat it after an interruption: every run continues where it was
 draw    write results.csv, pictures and tables to runs/experiments/ID-BUDGET; run ends with it
@@ -16,7 +16,7 @@ random  measure the returns of random actions, and write them beside the experim
 
 With --seeds several machines share an experiment; `esac-mpi results` reads several results.csv as
 one.
-Cost: --check of the line that show prints forecasts it for a run.
+Cost: show prints the command that forecasts it for a run.
 Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong usage.
 """
 

@@ -1,6 +1,7 @@
 """What all commands hold to: no training stack needed, what cannot be read or written is named."""
 
 import re
+import shlex
 import shutil
 import sys
 from itertools import takewhile
@@ -28,8 +29,11 @@ def test_a_command_says_what_it_does(name, call):
     assert max(map(len, lines)) <= 100
     assert lines[0].startswith(f"usage: esac-mpi {name} ")
     assert lines.count(header.splitlines()[0]) == 1
-    examples = lines[lines.index("Examples:") + 1 :]
-    assert len(list(takewhile(bool, examples))) == 3
+    examples = list(takewhile(bool, lines[lines.index("Examples:") + 1 :]))
+    assert len(examples) == 3
+    for line in examples:
+        (words,) = re.findall(rf"esac-mpi {name}(.*?)(?:#|&&|$)", line)
+        assert command(name).command_line().parse_args(shlex.split(words))
     known = {word for one in actions(command(name).command_line()) for word in one.option_strings}
     asked = " ".join(lines[: lines.index(header.splitlines()[0])])
     assert {*re.findall(r"--[a-z-]+", asked)} <= known

@@ -24,8 +24,8 @@ def describe(id: str) -> Iterator[str]:
         runs = design.runs(found, name, Path())
         seeds = f"{budget.seeds} seed{'s' if budget.seeds > 1 else ''}"
         wall = f", {budget.seconds:g} s each" if budget.seconds else ""
-        yield f"{name:<6} {len(runs)} runs; {seeds}{wall}"
-        yield f"       tasks {', '.join(budget.tasks or found.tasks)}"
+        yield f"{name:<9} {len(runs)} runs; {seeds}{wall}"
+        yield f"          tasks {', '.join(budget.tasks or found.tasks)}"
     yield f"\nwhat a run costs here: python -m esac_mpi {shlex.join(runs[0].line)} --check\n"
     for name, settings in found.variants.items():
         yield f"{name:<14} {as_options(settings)}"
