@@ -2,8 +2,10 @@
 
 import json
 import math
+import re
 import sys
 import time
+from collections import defaultdict
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError
 
@@ -483,11 +485,22 @@ def test_a_task_of_ours_in_gymnasium_s_terms_is_the_same_task():
 MADE = rows.read(ROOT / "docs/results/race/race.csv")
 
 
-@pytest.mark.parametrize("name", ["race", "defaults"])
+@pytest.mark.parametrize("name", ["race", "defaults", "seeds"])
 def test_the_tables_of_the_docs_come_from_their_rows(name):
     path = ROOT / f"docs/results/race/{name}.csv"
     found = standings.Standings(rows.read(path)).markdown()
     assert found + "\n" == path.with_suffix(".md").read_text()
+
+
+def test_the_seconds_of_three_seeds_on_the_page_are_those_of_rows():
+    times = defaultdict(list)
+    for row in rows.read(ROOT / "docs/results/race/seeds.csv"):
+        took = standings.as_text(row.time, f"> {row.limit:g}")
+        times[row.task.split("/")[-1].rsplit("-v", 1)[0], row.competitor].append(took)
+    page = (ROOT / "docs/results/performance.md").read_text()
+    for (task, _), took in times.items():
+        assert re.search(rf"^\| {task} \d.*[|;A-Za-z] {', '.join(took)}\b", page, re.MULTILINE)
+    assert len(times) == 14
 
 
 def test_the_steps_of_learners_on_the_page_are_those_of_rows():

@@ -16,7 +16,7 @@ from esac_mpi.analysis.figures import Axes, add_title, plt, save
 from tools.race import field
 from tools.race.standings import Spread, Standings, as_text
 
-COLUMNS = 2  # panels in a row
+COLUMNS = 3  # panels in a row
 STEP, ABOVE = 0.17, 0.55  # height of a competitor's line and of what a panel has besides [inches]
 LARGE, SMALL = 8.5, 5.5  # marks, of our champion and of the others [points]
 SQUARE = "s", "stable-baselines3 and sb3-contrib"
@@ -35,7 +35,7 @@ def draw(found: Standings, out: Path) -> None:
     names, tasks = found.names, found.tasks
     look = looks_of(names)
     rows = -(-len(tasks) // COLUMNS)
-    size = 11.0, 1.0 + rows * (len(names) * STEP + ABOVE)
+    size = 12.0, 1.0 + rows * (len(names) * STEP + ABOVE)
     drawing, panels = plt.subplots(
         rows, COLUMNS, figsize=size, layout="constrained", squeeze=False, sharex=True
     )
@@ -45,7 +45,7 @@ def draw(found: Standings, out: Path) -> None:
         axes.set_axis_off()
     for axes in panels.flat[max(0, len(tasks) - COLUMNS) : len(tasks)]:
         axes.tick_params(labelbottom=True)
-        axes.set_xlabel("seconds from the start of the process, evaluations left out")
+        axes.set_xlabel("seconds, evaluations left out")
     there = dict(MARKS[entry.library] for entry in field.ENTRIES if entry.name in names)
     style: Any = {"ls": "", "color": "0.3", "ms": SMALL}
     handles = [Line2D([], [], marker=mark, label=said, **style) for mark, said in there.items()]
@@ -80,7 +80,7 @@ def draw_task(axes: Axes, found: Standings, task: str, look: dict[str, tuple[str
         text.set_fontweight("bold" if text.get_text() == field.CHAMPION else "normal")
     goal = next(row.goal for row in found.rows if row.task == task)
     axes.set_title(f"{task.removeprefix('dm_control/')}: return {goal:,g}")
-    finish(axes, found, len(here))
+    finish(axes, found, task, len(here))
 
 
 def draw_line(
@@ -110,18 +110,16 @@ def draw_line(
         text.set(fontsize="small", color=colour, fontweight="bold" if champion else "normal")
 
 
-def finish(axes: Axes, found: Standings, lines: int) -> None:
-    """Set the axes' bounds, ticks and the line of the limit."""
-    limits = {row.limit for row in found.rows}
-    times = [row.time for row in found.rows if math.isfinite(row.time)]
+def finish(axes: Axes, found: Standings, task: str, lines: int) -> None:
+    """Set the axes' bounds, ticks and the line of the task's limit."""
+    most = max(row.limit for row in found.rows)
+    least = 0.8 * min(min(row.time, row.limit) for row in found.rows)
     axes.set_xscale("log")
-    axes.set_xlim(0.8 * min([*times, *limits]), 1.12 * max(limits))
+    axes.set_xlim(least, 1.12 * most)
     axes.set_ylim(lines - 0.4, -0.6)
-    for limit in limits:
-        axes.axvline(limit, color="0.6", lw=0.8, ls=":", zorder=1)
+    axes.axvline(found.limit(task), color="0.6", lw=0.8, ls=":", zorder=1)
     marks = [second * 10.0**power for power in range(-1, 6) for second in (1, 2, 5)]
-    least = axes.get_xlim()[0]
-    seen = [mark for mark in marks if least <= mark < 0.8 * max(limits)] + sorted(limits)
+    seen = [mark for mark in marks if least <= mark <= most]
     axes.set_xticks(seen, [f"{mark:,g}" for mark in seen])
     axes.minorticks_off()
     axes.grid(False, axis="y")
