@@ -7,7 +7,7 @@ from esac_mpi.algorithms.aes_work import Result
 from esac_mpi.config import AESRL, exact
 from esac_mpi.operators import distribution, update_rules
 from esac_mpi.operators.distribution import Gaussian
-from esac_mpi.operators.evolution import shifted
+from esac_mpi.operators.evolution import select_winners, shifted
 
 
 def move(aes: AESRL, state: State, result: Result) -> float:
@@ -36,14 +36,18 @@ def move_by_return(aes: AESRL, state: State, result: Result, moves: bool) -> flo
 
 
 def move_by_rank(aes: AESRL, state: State, result: Result, moves: bool) -> float:
-    """Replace the oldest individual; move to the best ones: Eqs. (1) and (2)."""
+    """Replace the oldest individual, move to the best: Eqs. (1), (2); not before places are full.
+
+    Rank-based oldest: arrival number a = 0, 1, ... goes to place a mod size, where the oldest was.
+    The step is 1 / size, and so is the exponent of tau.
+    """
     size, place = len(state.ring), state.told % len(state.ring)
     state.ring[place] = result.theta
     state.ring_fitness[place] = shifted(result.episodic_return, result.length, aes.shift)
-    best = distribution.ring_elites(
-        state.ring_fitness, state.told + 1, max(1, round(exact(aes.elite_fraction) * size))
-    )
-    if not (moves and best.size):
+    count = max(1, round(exact(aes.elite_fraction) * size))
+    best = select_winners(state.ring_fitness, count)
+    full = state.told + 1 >= size
+    if not (moves and full and best.size):
         return 0.0
     weights = distribution.rank_weights(best.size, aes.elite_weights)
     state.damp = distribution.damped(state.damp, aes.damp_tau ** (1 / size), aes.damp_limit)

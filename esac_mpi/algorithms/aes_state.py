@@ -11,7 +11,6 @@ from esac_mpi.algorithms.declaration import added_by_phases
 from esac_mpi.comm.contracts import CriticLearner, Memory
 from esac_mpi.config import Config
 from esac_mpi.host.stop import EndsRun
-from esac_mpi.operators import update_rules
 from esac_mpi.operators.update_rules import settled_share
 from esac_mpi.play.counters import Progress
 from esac_mpi.play.marks import ANEW, SCRATCH, VARIANCE, mark, policy
@@ -203,7 +202,7 @@ def init(params: Params, world: Memory) -> State:
         task_theta=np.zeros((workers, d), np.float32),
         task_mean=np.zeros((workers + 1, d), np.float32),
         task_critic=np.zeros((workers, size), np.float32),
-        successes=update_rules.no_history(window),
+        successes=np.full(window, -1),
         lengths=np.zeros(aes.actor_updates_window, np.int64),
         row=np.full((aes.arrivals_per_generation, len(COLUMNS)), np.nan),
         turns=np.zeros(aes.arrivals_per_generation, np.int64),

@@ -159,8 +159,8 @@ def step(
 ) -> np.ndarray:
     """Step up the gradient less weight decay; m and v change in place. Blocks, float32 [size]."""
     ascent = gradient - np.float32(es.weight_decay) * theta
-    if es.optimiser == "sgd":
-        return evolution.sgd_step(ascent, es.lr_es)
+    if es.optimiser == "sgd":  # Algorithm 1, line 11, as printed
+        return np.float32(es.lr_es) * ascent
     return evolution.adam_step(ascent, m, v, k, es.lr_es)
 
 

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
+
 from esac_mpi import config as configuration
 from esac_mpi.algorithms.esac_state import InFlight
-from esac_mpi.operators import evolution, noise
+from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.population import Population
 
@@ -125,9 +127,10 @@ def gate_opens(config: configuration.Config, k: int) -> bool:
 
 
 def p_sac(esac: configuration.ESAC, k: int) -> float:
-    """Compute p_sac of generation k."""
+    """Compute the probability of a SAC phase in generation k, annealed exponentially."""
     if not esac.sac_phases:
         return 0.0
+    initial, final = esac.p_sac_initial, esac.p_sac_final
     if not esac.p_sac_annealed:
-        return esac.p_sac_initial
-    return evolution.p_sac(k, esac.p_sac_initial, esac.p_sac_final, esac.p_sac_decay)
+        return initial
+    return final + (initial - final) * float(np.exp(-k / esac.p_sac_decay))

@@ -63,7 +63,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, taken in enumerate(exchanges):  # line 26
             winner = rebuilt(part)[child]
-            state.children[child, part] = evolution.crossover(winner, new, taken(block, part))
+            state.children[child, part] = np.where(taken(block, part), winner, new)
         state.children[born:, part] = 0
         state.theta_es[part] = new
         return movement(theta, step, new, state.theta_sac[part])
@@ -73,7 +73,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
         taken = exchange(now, child)
         for block, part in noise.blocks(params.layout.d) if child < born else ():
             winner, theta = state.rebuilt[child, part], state.theta_es[part]
-            state.children[child, part] = evolution.crossover(winner, theta, taken(block, part))
+            state.children[child, part] = np.where(taken(block, part), winner, theta)
         return np.zeros(1)
 
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite ends the run

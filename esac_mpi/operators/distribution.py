@@ -21,8 +21,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from esac_mpi.operators.evolution import select_winners
-
 
 class Gaussian(NamedTuple):
     """A normal distribution with a diagonal covariance, or a block of it."""
@@ -93,16 +91,6 @@ def refit(
     if cov_extra_div:
         spread /= np.float32(weights.size)
     return Gaussian(gaussian.mean + np.float32(step) * move, spread + np.float32(damp))
-
-
-def ring_elites(fitness: np.ndarray, arrivals: int, count: int) -> np.ndarray:
-    """Place the `count` best of the newest individuals, best first; none until places are full.
-
-    Rank-based oldest: arrival number a = 0, 1, ... goes to place a mod size, where the oldest was;
-    fitness: [size], of the `arrivals` so far. Then `refit` with step = 1 / size, the damping of
-    `tau ** (1 / size)` before it.
-    """
-    return select_winners(fitness, count) if arrivals >= fitness.size else np.zeros(0, np.int64)
 
 
 def move(gaussian: Gaussian, individual: np.ndarray, p: float, n: float, floor: float) -> Gaussian:

@@ -106,11 +106,6 @@ def adam_step(gradient: np.ndarray, m: np.ndarray, v: np.ndarray, t: int, lr: fl
     return np.float32(scale) * m / (np.sqrt(v) + np.float32(ADAM_EPSILON * np.sqrt(1 - beta2**t)))
 
 
-def sgd_step(gradient: np.ndarray, lr: float) -> np.ndarray:
-    """Return the ascent step lr * gradient, float32 [size]. Algorithm 1, line 11, as printed."""
-    return np.float32(lr) * gradient
-
-
 def surpasses(challenger: np.ndarray, holder: np.ndarray) -> bool:
     """Test whether a policy's returns exceed another's by more than chance.
 
@@ -173,17 +168,8 @@ def adapt_sigma(sigma: float, first: float, members: np.ndarray, centre: np.ndar
     """
     if not np.isfinite(centre).all():
         return sigma
-    return within_span(one_fifth(sigma, success_share(members, centre)), first)
-
-
-def within_span(sigma: float, first: float) -> float:
-    """Return sigma between its floor and its ceiling; first: sigma(1)."""
-    return min(max(sigma, first / SIGMA_SPAN), first * SIGMA_SPAN)
-
-
-def p_sac(generation: int, initial: float, final: float, decay: float) -> float:
-    """Return the exponentially annealed probability of a SAC phase."""
-    return final + (initial - final) * float(np.exp(-generation / decay))
+    adapted = one_fifth(sigma, success_share(members, centre))
+    return min(max(adapted, first / SIGMA_SPAN), first * SIGMA_SPAN)
 
 
 def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]]) -> np.ndarray:
@@ -200,11 +186,6 @@ def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]
         taken[rows[random.random(exchanges) < 0.5]] = True
         parts.append(taken)
     return np.concatenate(parts)
-
-
-def crossover(winner: np.ndarray, theta: np.ndarray, taken: np.ndarray) -> np.ndarray:
-    """Return the child of theta that has the winner's value where `taken`. All [size]."""
-    return np.where(taken, winner, theta)
 
 
 def pull(theta: np.ndarray, mean_winner: np.ndarray, strength: float) -> np.ndarray:

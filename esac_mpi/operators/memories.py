@@ -56,11 +56,6 @@ def states(memory: Memory, observation_size: int) -> np.ndarray:
     return memory.rows[: size(memory), :observation_size]
 
 
-def actions(memory: Memory, observation_size: int) -> np.ndarray:
-    """Return the actions of a memory, as they were taken, as a view, float32 [size, action]."""
-    return memory.rows[: size(memory), observation_size:]
-
-
 def sample(
     memory: Memory, count: int, random: np.random.Generator, newest: int | None = None
 ) -> np.ndarray:

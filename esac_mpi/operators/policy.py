@@ -167,10 +167,6 @@ class Normaliser:
         """Return an observation [observation] as it is seen."""
         return np.clip((observation - self.mean) / self.std, -CLIP, CLIP)
 
-    def stacked(self) -> np.ndarray:
-        """Return [mean, std], float32 [2, observation]."""
-        return np.stack([self.mean, self.std])
-
 
 class Policy:
     """A deterministic policy: observation [observation] to action [action] in the task's bounds."""

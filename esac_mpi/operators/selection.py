@@ -108,12 +108,13 @@ def births_n_point(
 
     Two free slots after one another have a random elite and a random selected slot as parents.
     """
-    births, free = _copied(selection, k), selection.free
-    pairs = (len(free) + 1) // 2
-    first, second = random.choice(selection.elites, pairs), random.choice(selection.selected, pairs)
-    pair, which = np.divmod(np.arange(len(free)), 2)
-    births = _with_children(births, free, first[pair], second[pair], pair, which)
-    return _mutated(births, selection, probability, random)
+    free = len(selection.free)
+    pairs = (free + 1) // 2
+    first = random.choice(selection.elites, pairs)
+    second = random.choice(selection.selected, pairs)
+    pair, which = np.divmod(np.arange(free), 2)
+    children = first[pair], second[pair], pair, which
+    return _births(selection, k, children, probability, random)
 
 
 def births_distilled(
@@ -129,46 +130,38 @@ def births_distilled(
     when there are no more. With no couple, where one network alone was selected, they take that
     network.
     """
-    births, free = _copied(selection, k), selection.free
+    child = np.arange(len(selection.free))
     if len(parents):
-        child = np.arange(len(free))
         first, second = parents[child % len(parents)].T
-        births = _with_children(births, free, first, second, child, 0)
-    else:
-        births.kind[free], births.first[free] = Kind.COPY, selection.elites[0]
-    return _mutated(births, selection, probability, random)
+        return _births(selection, k, (first, second, child, 0), probability, random)
+    births = _births(selection, k, (selection.elites[0], -1, -1, 0), probability, random)
+    births.kind[selection.free] = Kind.COPY
+    return births
 
 
-def _copied(selection: Selection, k: int) -> Births:
-    """Return the births in which elites are copied and all others stay."""
+def _births(
+    selection: Selection,
+    k: int,
+    children: tuple[np.ndarray | int, ...],
+    probability: float,
+    random: np.random.Generator,
+) -> Births:
+    """Plan births: free slots take children, elites are copied, all others stay; then who mutates.
+
+    children: first and second parent, pair and which, of each free slot or of all.
+    """
+    kind = np.full(k, Kind.KEPT)
+    first = np.arange(k)
     second, pair = np.full((2, k), -1)
-    kind, which, mutated = np.full(k, Kind.KEPT), np.zeros(k, np.int64), np.zeros(k, bool)
-    births = Births(kind, np.arange(k), second, pair, which, mutated)
-    births.kind[selection.copies], births.first[selection.copies] = Kind.COPY, selection.elites
-    return births
-
-
-def _with_children(
-    births: Births,
-    free: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
-    pair: np.ndarray,
-    which: np.ndarray | int,
-) -> Births:
-    """Return the births with children of these parents in the free slots, written in place."""
-    births.kind[free], births.first[free], births.second[free] = Kind.CHILD, first, second
-    births.pair[free], births.which[free] = pair, which
-    return births
-
-
-def _mutated(
-    births: Births, selection: Selection, probability: float, random: np.random.Generator
-) -> Births:
-    """Mutate all but copies of elites with `probability`, in place; return the births."""
-    births.mutated[:] = random.random(len(births.mutated)) < probability
-    births.mutated[selection.copies] = False
-    return births
+    which = np.zeros(k, np.int64)
+    free, copies = selection.free, selection.copies
+    kind[free] = Kind.CHILD
+    first[free], second[free], pair[free], which[free] = children
+    kind[copies] = Kind.COPY
+    first[copies] = selection.elites
+    mutated = random.random(k) < probability
+    mutated[copies] = False
+    return Births(kind, first, second, pair, which, mutated)
 
 
 def candidates(selection: Selection, fitness: np.ndarray, stale: bool) -> Candidates:

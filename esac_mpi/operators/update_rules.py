@@ -102,15 +102,11 @@ def weight_of_past(aes: AESRL, p: float) -> float:
     return max((1 - p) / p, 1.0) if p > 0 else math.inf  # Eq. (12)
 
 
-def no_history(window: int) -> np.ndarray:
-    """Make the 1/5 rule's empty history, int64 [window]: 1 success, 0 none, -1 nothing yet."""
-    return np.full(window, -1)
-
-
 def variance_factor(aes: AESRL, history: np.ndarray, success: bool) -> tuple[np.ndarray, float]:
     """Record an arrival in the history [window], oldest first; return it and the variance's factor.
 
-    Rechenberg's 1/5 rule over a window; 1 for the arrivals that fill the history.
+    Rechenberg's 1/5 rule over a window, int64: 1 a success, 0 none, -1 nothing yet. The factor is 1
+    for the arrivals that fill the history.
     """
     full = history[0] >= 0
     if not full or not aes.success_frozen:

@@ -124,7 +124,8 @@ def better(job: Job, columns: Returns, best: Best) -> Best:
     for name, theta in policies[:1] if job.algorithm.DECLARES.apart else policies:
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > best.bar:
-            normaliser = job.state.normaliser
-            seen = np.zeros((2, 0), np.float32) if normaliser is None else normaliser.stacked()
+            seen, normaliser = np.zeros((2, 0), np.float32), job.state.normaliser
+            if normaliser is not None:
+                seen = np.stack([normaliser.mean, normaliser.std])
             best = Best(value, job.state.generation, name, theta.copy(), seen, value)
     return best

@@ -52,7 +52,8 @@ def test_statistics_are_those_of_what_was_counted():
         count_in(sums, np.array([x, 0], np.float32))
     np.testing.assert_array_equal(sums, SUMS)
     normaliser = Normaliser.of(sums)
-    np.testing.assert_array_equal(normaliser.stacked(), np.array([[2, 0], [1, 0.1]], np.float32))
+    np.testing.assert_array_equal(normaliser.mean, np.array([2, 0], np.float32))
+    np.testing.assert_array_equal(normaliser.std, np.array([1, 0.1], np.float32))
     np.testing.assert_allclose(normaliser(np.array([2.5, 0.2], np.float32)), [0.5, 2])
     np.testing.assert_array_equal(normaliser(np.array([-9, 9], np.float32)), [-5, 5])
 

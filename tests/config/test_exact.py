@@ -41,11 +41,11 @@ def ring(share, n, monkeypatch):
     aes = of("aes_rl", mean_rule="rank_oldest", elite_fraction=share, ring_size=n)
     asked = []
 
-    def elites(fitness, told, count):
+    def elites(fitness, count):
         asked.append(count)
         return np.zeros(0, int)
 
-    monkeypatch.setattr(aes_moves.distribution, "ring_elites", elites)
+    monkeypatch.setattr(aes_moves, "select_winners", elites)
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
     aes_moves.move_by_rank(
         aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True

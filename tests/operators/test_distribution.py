@@ -145,13 +145,6 @@ def test_a_variance_is_scaled_down_to_its_floor():
     assert distribution.scale_variance(Gaussian(row(1), row(1e-7)), 1.0, 1e-5).variance == row(1e-7)
 
 
-def test_the_ring_has_no_elites_until_it_is_full():
-    fitness = np.array([5.0, np.nan, 7.0, 7.0])
-    assert distribution.ring_elites(fitness, 3, 2).size == 0
-    assert distribution.ring_elites(fitness, 4, 2).tolist() == [2, 3]
-    assert distribution.ring_elites(fitness, 9, 4).tolist() == [2, 3, 0]
-
-
 def test_a_ratio_of_densities_by_hand():
     new, old = Gaussian(row(0, 1), row(1, 4)), Gaussian(row(2, 1), row(1, 1))
     # at (1, 3): new -1/2 (1 + 4/4 + log 4), old -1/2 (1 + 4)

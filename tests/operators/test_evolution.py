@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from esac_mpi.algorithms import esac_timing
+from esac_mpi.config import ESAC
 from esac_mpi.operators import evolution
+
+ANNEALED = ESAC(p_sac_annealed=True, p_sac_initial=1.0, p_sac_final=0.1, p_sac_decay=1200.0)
 
 same = np.testing.assert_array_equal
 close = np.testing.assert_allclose
@@ -121,7 +125,7 @@ def test_amt_by_generations_has_the_public_codes_phases():
     # 100 of them at p_sac 0.1, and 0.9 * 1200 / 5 * (1 - exp(-5 / 6)) = 122.1
     assert evolution.phases_by(1000.0) == pytest.approx(20 + 216 * (1 - np.exp(-5 / 6)), rel=1e-12)
     for generations in (100, 1000, 10_000):  # its sum over every fifth generation
-        whole = sum(evolution.p_sac(k, 1.0, 0.1, 1200.0) for k in range(0, generations, 5))
+        whole = sum(esac_timing.p_sac(ANNEALED, k) for k in range(0, generations, 5))
         assert evolution.phases_by(generations) == pytest.approx(whole, abs=0.5)
     assert evolution.phases_by(0.0) == 0
 
@@ -138,13 +142,18 @@ def test_a_fifth_of_successes_leaves_sigma_as_it_is():
     assert evolution.one_fifth(0.3, 0.2) == 0.3
     assert evolution.one_fifth(0.3, 1.0) == pytest.approx(0.3 * np.exp(0.1))
     assert evolution.one_fifth(0.3, 0.0) == pytest.approx(0.3 * np.exp(-0.025))
-    assert [evolution.within_span(sigma, 0.5) for sigma in (0.01, 0.4, 9.0)] == [0.1, 0.4, 2.5]
+
+
+def test_sigma_stays_within_its_span():
+    one_of_five, centre = np.array([1.0, -1.0, -1.0, -1.0, -1.0]), np.zeros(1)
+    found = [evolution.adapt_sigma(sigma, 0.5, one_of_five, centre) for sigma in (0.01, 0.4, 9.0)]
+    assert found == [0.1, 0.4, 2.5]
 
 
 def test_p_sac_is_annealed_as_the_public_code_does():
     expected = {0: 1.0, 250: 0.83, 1000: 0.49, 2000: 0.27, 5000: 0.11}
     for generation, value in expected.items():
-        assert evolution.p_sac(generation, 1.0, 0.1, 1200.0) == pytest.approx(value, abs=0.006)
+        assert esac_timing.p_sac(ANNEALED, generation) == pytest.approx(value, abs=0.006)
 
 
 def test_exchanged_rows_take_between_none_and_most():
@@ -160,10 +169,7 @@ def test_exchanged_rows_take_between_none_and_most():
     close(np.mean(shares, axis=0), [matrix, bias, bias, bias], atol=0.01)
 
 
-def test_crossover_pull_and_mutation_by_hand():
-    winner, theta = np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0, 9.0])
-    same(evolution.crossover(winner, theta, np.array([True, False, True])), [1.0, 8.0, 3.0])
-
+def test_pull_and_mutation_by_hand():
     def moved(function, theta, other, *arguments):
         return function(np.array(theta, np.float32), np.array(other, np.float32), *arguments)
 

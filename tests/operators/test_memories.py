@@ -57,12 +57,10 @@ def test_a_blank_memory_holds_nothing():
     assert memories.states(blank, 2).shape == (0, 2)
 
 
-def test_states_and_actions_are_views_of_what_is_held():
+def test_states_are_a_view_of_what_is_held():
     held = memory(3, 8, kappa=5, owner=9)
     np.testing.assert_array_equal(memories.states(held, 2), [[3, 9], [8, 9]])
-    np.testing.assert_array_equal(memories.actions(held, 2), np.array([[0.03], [0.08]], np.float32))
     assert np.shares_memory(memories.states(held, 2), held.rows)
-    assert np.shares_memory(memories.actions(held, 2), held.rows)
 
 
 @pytest.mark.parametrize(

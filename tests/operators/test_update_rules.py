@@ -170,7 +170,7 @@ def test_an_update_joins_both_rules():
 
 
 def factors(aes: AESRL, window: int, successes: list[int]) -> list[float]:
-    history, found = update_rules.no_history(window), []
+    history, found = np.full(window, -1), []
     for success in successes:
         history, factor = update_rules.variance_factor(aes, history, bool(success))
         found.append(factor)
