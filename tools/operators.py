@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
@@ -144,8 +145,8 @@ def breed(population: Population, slots: np.ndarray, changes: dict[str, Any]) ->
     config = amend(params.config, changes)
     operators = learners.load("offspring").GeneticOperators(config, params.layout)
     changed = replace(params, config=config, operators=operators)
-    brood = erl_births.Brood(changed, population.state, 0, births)
-    return np.stack([erl_births.make_member(brood, i) for i in range(n)])
+    now: Any = SimpleNamespace(params=changed, state=population.state, k=0)
+    return np.stack([erl_births.make_member(now, births, i) for i in range(n)])
 
 
 def list_ways(options: argparse.Namespace) -> dict[str, dict[str, Any]]:

@@ -30,8 +30,11 @@ class Driver:
         self.state = now.state
         self.world = now.world
         self.learner = now.learner
-        self.critic = now.params.config.aes_rl.workers  # its worker, after the others
-        self.agenda = self._make_agenda()
+        aes, state = now.params.config.aes_rl, now.state
+        self.critic = aes.workers  # its worker, after the others
+        self.agenda = Agenda(self._may_be_told, state.time)
+        if aes.order != "virtual":  # as results arrive, or a record lists them
+            self.agenda = Arrival(state.due, bool(aes.replay), self._may_be_told)
         self._times: list[tuple[float, ...]] = []  # TIMES of tasks told in this generation
         # transitions that each node's ring has
         self._brought = np.full(self.world.nodes, self.state.transitions)
@@ -43,13 +46,6 @@ class Driver:
         if self.state.task_number[self.critic] != IDLE:
             self._schedule(self.critic)
         refuse_overwritten(self.params.config, self.state, 0, self._reading().values())
-
-    def _make_agenda(self) -> Agenda:
-        """Make the agenda: results in virtual time, or as they arrive or a record lists them."""
-        aes, state = self.params.config.aes_rl, self.state
-        if aes.order == "virtual":
-            return Agenda(self._may_be_told, state.time)
-        return Arrival(state.due, bool(aes.replay), self._may_be_told)
 
     def _reading(self) -> dict[int, int]:
         """Return {worker: transitions that its open task reads}, of tasks with updates."""

@@ -136,10 +136,10 @@ def describe(now: Now) -> Row:
         name: state.row[:, i].astype(np.int64 if name in whole else np.float64)
         for i, name in enumerate(COLUMNS)
     }
-    about = {
+    return {
+        **row,
         "critic_turns": state.turns.copy(),
         "theta_norm": norm,
         "variance_norm": spread,
         "critic_loss": state.critic_loss,
     }
-    return {**row, **about}

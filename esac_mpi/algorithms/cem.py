@@ -186,7 +186,9 @@ def update(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.
     trained: individuals that are no longer what was drawn, by number, float32 [d].
     """
     state, k, cem = now.state, now.k, options_of(now.params)
-    returns, lengths = gave[0], whole_lengths(cem, state, gave[1])
+    returns, lengths, first = gave[0], gave[1].copy(), individuals(cem)[1]
+    # of the episodes that earned a kept one's return
+    lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
     if not np.isfinite(fitness).any():
         raise NoFiniteReturn(
@@ -218,13 +220,6 @@ def update(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.
         "theta_norm": float(np.sqrt(squares)),
         "update_norm": float(np.sqrt(change)),
     }
-
-
-def whole_lengths(cem: CEM, state: State, lengths: np.ndarray) -> np.ndarray:
-    """Give the lengths of individuals [n] those of the episodes that earned a kept one's return."""
-    whole, first = lengths.copy(), individuals(cem)[1]
-    whole[first : first + len(state.kept)] = state.individual_lengths[state.kept]
-    return whole
 
 
 def move(now: Now, elites: np.ndarray, damp: float, trained: dict[int, np.ndarray]) -> np.ndarray:

@@ -29,33 +29,6 @@ class Plan:
     inject: int  # slot that takes the learner's actor, or NOBODY
 
 
-@dataclass(frozen=True)
-class Brood:
-    """All that makes the next population: this one, memories, the critic, addresses and births."""
-
-    params: Params
-    state: State
-    k: int
-    births: Births
-
-    def parent(self, slot: int) -> Memory:
-        """Give the memory of a slot's first parent."""
-        return self.state.memory(int(self.births.first[slot]))
-
-    def second(self, slot: int) -> Memory:
-        """Give the memory of a slot's second parent."""
-        return self.state.memory(int(self.births.second[slot]))
-
-    def random(self, purpose: Purpose, number: int, block: int = 0) -> np.random.Generator:
-        """Draw for a slot, or a pair."""
-        return noise.generator(self.params.config.seed, purpose, self.k, number, block=block)
-
-    @property
-    def changed(self) -> np.ndarray:
-        """Whether a slot's next member is another than this one, bool [k]."""
-        return (self.births.kind != Kind.KEPT) | self.births.mutated
-
-
 def decide(params: Params, state: State, k: int, fitness: np.ndarray) -> Plan:
     """Select, pair and draw the next population on one rank, as exponentials differ by CPU."""
     erl = params.config.erl
@@ -128,15 +101,14 @@ def make_offspring(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Ro
     Timing: offspring_seconds and offspring_expected, each [k].
     """
     params, world, shape = now.params, now.world, births_board(now.params)
-    brood = Brood(params, now.state, now.k, births)
-    due = brood.changed
+    due = changed(births)
 
     def work(slot: int) -> np.ndarray:
         start, row = world.clock(), np.zeros(shape.columns)
         what = f"in generation {now.k}, the next member of slot {slot} (seed {params.config.seed})"
         if due[slot]:
             with note_origin(what):
-                row[:-1] = as_doubles(make_member(brood, slot))
+                row[:-1] = as_doubles(make_member(now, births, slot))
         row[-1] = world.clock() - start
         return row
 
@@ -146,63 +118,69 @@ def make_offspring(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Ro
     return as_floats(table, params.layout.d), busy, lasted
 
 
-def make_member(brood: Brood, slot: int) -> np.ndarray:
+def changed(births: Births) -> np.ndarray:
+    """Tell which slots' next members are others than these, bool [k]."""
+    return (births.kind != Kind.KEPT) | births.mutated
+
+
+def make_member(now: Now, births: Births, slot: int) -> np.ndarray:
     """Make the next member of a slot, float32 [d]."""
-    births = brood.births
-    theta = brood.state.population[births.first[slot]]
+    theta = now.state.population[births.first[slot]]
     if births.kind[slot] == Kind.CHILD:
-        theta = make_child(brood, slot)
-    return mutate(brood, slot, theta) if births.mutated[slot] else theta
+        theta = make_child(now, births, slot)
+    return mutate(now, births, slot, theta) if births.mutated[slot] else theta
 
 
-def make_child(brood: Brood, slot: int) -> np.ndarray:
+def make_child(now: Now, births: Births, slot: int) -> np.ndarray:
     """Make the child of a slot's two parents, float32 [d]."""
-    params, state, births = brood.params, brood.state, brood.births
-    erl = params.config.erl
+    params, state, k = now.params, now.state, now.k
+    erl, seed = params.config.erl, params.config.seed
     first, second = (state.population[parent[slot]] for parent in (births.first, births.second))
     if not distils(erl):
-        random = brood.random(Purpose.CROSSOVER, int(births.pair[slot]))
+        random = noise.generator(seed, Purpose.CROSSOVER, k, int(births.pair[slot]))
         return genetics.n_point(first, second, params.layout, random)[births.which[slot]]
-    random = brood.random(Purpose.DISTILLATION, slot)
+    random = noise.generator(seed, Purpose.DISTILLATION, k, slot)
     start = second if erl.distillation_start == "worse" or random.random() < 0.5 else first
-    states = memories.states(make_memory(brood, slot), params.layout.sizes[0])
+    states = memories.states(make_memory(now, births, slot), params.layout.sizes[0])
     return params.operators.distilled((first, second), start, states, state.critic, random)
 
 
-def mutate(brood: Brood, slot: int, theta: np.ndarray) -> np.ndarray:
+def mutate(now: Now, births: Births, slot: int, theta: np.ndarray) -> np.ndarray:
     """Mutate theta [d] of a slot's next member; a proximal one spares who remembers nothing."""
-    params, random = brood.params, brood.random(Purpose.GENETIC, slot)
-    erl = params.config.erl
+    params, erl = now.params, now.params.config.erl
+    random = noise.generator(params.config.seed, Purpose.GENETIC, now.k, slot)
     if erl.mutation == "gaussian":
         return genetics.gaussian(theta, params.layout, erl, random)
-    held = make_memory(brood, slot)
+    held = make_memory(now, births, slot)
     drawn = memories.sample(held, erl.mutation_batch, random)
     if not drawn.size:
         return theta
     return params.operators.proximal(theta, held.rows[drawn, : params.layout.sizes[0]], random)
 
 
-def make_memory(brood: Brood, slot: int) -> Memory:
+def make_memory(now: Now, births: Births, slot: int) -> Memory:
     """Make the memory that a slot's next member will have."""
-    out = memories.make_empty(*brood.state.memories.shape[1:])
-    write_memory(brood, slot, out)
+    out = memories.make_empty(*now.state.memories.shape[1:])
+    write_memory(now, births, slot, out)
     return out
 
 
-def write_memory(brood: Brood, slot: int, out: Memory) -> None:
+def write_memory(now: Now, births: Births, slot: int, out: Memory) -> None:
     """Write the memory of a slot's next member: its origin's, or half of each parent's.
 
     The second child of an n-point crossover was made of the second parent.
     """
-    births, erl = brood.births, brood.params.config.erl
+    config = now.params.config
+    first, second = (now.state.memory(parent[slot]) for parent in (births.first, births.second))
     if births.kind[slot] != Kind.CHILD:
-        memories.copy(brood.parent(slot), out)
-    elif not distils(erl):
-        memories.copy(brood.second(slot) if births.which[slot] else brood.parent(slot), out)
+        memories.copy(first, out)
+    elif not distils(config.erl):
+        memories.copy(second if births.which[slot] else first, out)
     else:
-        shuffled = erl.memory_order == "shuffled"
-        random = brood.random(Purpose.DISTILLATION, slot, block=1) if shuffled else None
-        memories.inherit(brood.parent(slot), brood.second(slot), out, random)
+        random = None
+        if config.erl.memory_order == "shuffled":
+            random = noise.generator(config.seed, Purpose.DISTILLATION, now.k, slot, block=1)
+        memories.inherit(first, second, out, random)
 
 
 def imitation_updates(now: Now, births: Births) -> int:
@@ -224,8 +202,7 @@ def replace_population(now: Now, plan: Plan, vectors: np.ndarray, champion: np.n
     vectors: [k, d] of the slots that change; the learner's actor takes the plan's slot.
     """
     state, erl = now.state, now.params.config.erl
-    brood = Brood(now.params, state, now.k, plan.births)
-    due, learners = brood.changed, erl.population_size  # its memory is the last one
+    due, learners = changed(plan.births), erl.population_size  # its memory is the last one
 
     def work(owner: int) -> np.ndarray:
         if owner > learners:
@@ -236,7 +213,7 @@ def replace_population(now: Now, plan: Plan, vectors: np.ndarray, champion: np.n
             if owner in (plan.inject, learners):
                 memories.copy(state.memory(learners), to)
             else:
-                write_memory(brood, owner, to)
+                write_memory(now, plan.births, owner, to)
         if owner == learners:
             return np.zeros(1)
         if owner == plan.inject:

@@ -155,8 +155,9 @@ def generation(
     laps("update")
     tune(state, plan)  # line 24
     form_next(now, found, plan)  # line 27
-    timing = {**found.timing, **laps.seconds, **spent, **esac_transfer.trial_seconds(esac, found)}
-    return {**row, **sac.metrics(phase)}, timing
+    tests, lasted = esac_transfer.trial_columns(esac, found)
+    timing = {**found.timing, **laps.seconds, **spent, **lasted}
+    return {**row, **tests, **sac.metrics(phase)}, timing
 
 
 def evaluate(now: Now) -> Population:
@@ -285,5 +286,4 @@ def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
         "tuning_multiplier": state.tuning_multiplier,
         "log_tuning_multiplier_unclipped": state.log_multiplier_unclipped,
         **moved,
-        **esac_transfer.trial_returns(esac, found),
     }

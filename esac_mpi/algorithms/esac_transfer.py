@@ -102,17 +102,12 @@ def spread(parents: np.ndarray, n: int) -> np.ndarray:
     return np.repeat(parents, n // parents.size)
 
 
-def trial_returns(esac: ESAC, found: Population) -> Row:
-    """Describe the tests: returns of theta_es and theta_sac [episodes], nan where none is made."""
+def trial_columns(esac: ESAC, found: Population) -> tuple[Row, Row]:
+    """Describe the tests in a row's columns, returns [episodes], and its timing's; nan without."""
     if esac.transfer != "tested":
-        return {}
-    tested = found.trials if found.trials.size else np.full((2, esac.transfer_episodes), np.nan)
-    return {"trial_theta_es": tested[0], "trial_sac": tested[1]}
-
-
-def trial_seconds(esac: ESAC, found: Population) -> Row:
-    """Time the tests' episodes [episodes], nan in a generation without."""
-    if esac.transfer != "tested":
-        return {}
-    missing = np.full(2 * esac.transfer_episodes, np.nan)
-    return {"trial_seconds": found.trial_seconds if found.trial_seconds.size else missing}
+        return {}, {}
+    returns, seconds = found.trials, found.trial_seconds
+    if not returns.size:
+        returns = np.full((2, esac.transfer_episodes), np.nan)
+        seconds = np.full(returns.size, np.nan)
+    return {"trial_theta_es": returns[0], "trial_sac": returns[1]}, {"trial_seconds": seconds}

@@ -77,15 +77,9 @@ def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Sel
     """Select by `fitness` [k]: the best are elites, winners of k - elites tournaments are selected.
 
     A tournament draws slots with replacement. An elite's copy goes to a free slot, and where none
-    is left to a selected one, which is selected no more. Raises ValueError where there could be too
-    few slots for the copies.
+    is left to a selected one, which is selected no more: at most half of k can be elites.
     """
     k, ranking = len(fitness), order(fitness)
-    if 2 * elites > k:
-        raise ValueError(
-            f"a population of {k} has no room for copies of {elites} elites: "
-            "at most half of it can be elites"
-        )
     best = ranking[:elites]
     selected = np.unique(ranking[random.integers(k, size=(k - elites, TOURNAMENT)).min(axis=1)])
     free = random.permutation(np.setdiff1d(np.arange(k), np.union1d(best, selected)))

@@ -168,8 +168,12 @@ def evaluate_population(
             "correct the task, if its rewards are nan or infinite, or begin another run with a "
             "lower sigma"
         )
-    own = results[:, at.observation_sums]
-    seen = accumulator.value(world.total(digits)) if digits.size else add_up(own, observation)
+    seen = params.unseen()
+    if digits.size:
+        seen = accumulator.value(world.total(digits))
+    elif table.observation_normalisation:  # in member order
+        own = results[:, at.observation_sums]
+        seen = np.add.reduce(own, axis=0, initial=0.0).reshape(seen.shape)
     timing = {
         "busy_seconds": busy,
         "member_seconds": results[:, at.seconds],
@@ -317,22 +321,9 @@ def play_trial(
     return row
 
 
-def add_up(sums: np.ndarray, observation: int) -> np.ndarray:
-    """Add up members' sums [n, 3 observation] in member order, float64 [3, observation]."""
-    if not sums.size:
-        return np.zeros((3, observation))
-    return np.add.reduce(sums, axis=0, initial=0.0).reshape(3, observation)  # row by row
-
-
 def length_cap(table: Evolution, mean: float) -> int:
     """Find where episodes are truncated, given their running mean length; 0 = nowhere [steps]."""
     return math.ceil(table.length_cap * mean - TINY)
-
-
-def mean_length(table: Evolution, mean: float, population: Population) -> float:
-    """Return the running mean length of an episode after a population [steps]."""
-    new = float(population.length.mean()) / table.fitness_episodes
-    return mean + LENGTH_RATE * (new - mean) if mean else new
 
 
 def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int = 0) -> int:
@@ -372,7 +363,8 @@ def earns(env: Env, found: Population, shift: float) -> np.ndarray:
 def count(now: Generation[Evolving, object], table: Evolution, found: Population) -> None:
     """Count a population as a generation made; nominally, the papers' way, it is one horizon."""
     state, counters = now.state, now.state.counters
-    state.mean_length = mean_length(table, state.mean_length, found)
+    length, mean = float(found.length.mean()) / table.fitness_episodes, state.mean_length
+    state.mean_length = mean + LENGTH_RATE * (length - mean) if mean else length
     state.generation = now.k
     counters.env_steps_population += int(found.length.sum()) + found.trial_steps
     counters.unstable_episodes += found.unstable
