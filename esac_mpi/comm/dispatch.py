@@ -174,7 +174,10 @@ class Dispatch:
             agenda.end(task)
 
     def _advance(self, place: int, agenda: Agenda | None = None) -> None:
-        """Do a slice of a task; if the alarm cuts it, it begins again after a restart."""
+        """Do a slice of a task; if the alarm cuts it, it begins again after a restart.
+
+        Its end is noted in rank 0's agenda; other ranks send what it gave.
+        """
         task, work = self._own[place]
 
         def part() -> None:
@@ -193,15 +196,11 @@ class Dispatch:
         self.busy += task.ended - start
         if ended:
             del self._own[place]
-            self._hand_in(task, agenda)
-
-    def _hand_in(self, task: Task, agenda: Agenda | None) -> None:
-        """Note on rank 0 that a task of its own has ended; on others send what it gave."""
-        if agenda is not None:
-            agenda.end(task)
-            return
-        times = task.began - self._zero, task.ended - self._zero, task.busy
-        self._send(MPI.pickle.dumps((task.progress, task.result, *times)), 0, RESULT)
+            if agenda is not None:
+                agenda.end(task)
+                return
+            times = task.began - self._zero, task.ended - self._zero, task.busy
+            self._send(MPI.pickle.dumps((task.progress, task.result, *times)), 0, RESULT)
 
     def _halt(self, agenda: Agenda, why: Halt) -> Halt:
         """Let all ranks leave their tasks where they are; take what comes in until they have."""

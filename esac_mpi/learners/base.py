@@ -13,7 +13,6 @@ from torch import Tensor
 from esac_mpi import config as configuration
 from esac_mpi.comm import contracts
 from esac_mpi.envs import Env, transition
-from esac_mpi.host import cooperative
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.learners.network import Adam, Network, Operations, assign
@@ -62,10 +61,6 @@ class Learner(contracts.Learner):
         self.device = gpu.choose(table)
         self.device_name = gpu.device_name(self.device, table.kernels)
         self.seed, self.options = start.config.seed, options
-
-    def phase(self, *arguments: Any, **more: Any) -> Phase:
-        """Run `begin` to its end. Raises LearnerNotFinite."""
-        return cooperative.run(self.begin(*arguments, **more))
 
     def standardise(self, sums: np.ndarray | None) -> None:
         """Standardise observations by sums before a phase, float64 [3, o], and start its own.
@@ -345,7 +340,6 @@ class GradientLearner(Learner):
             random.update.standard_normal(dtype=np.float32, out=self.update.noise)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes the learner but its replay and its steps."""
         saved = {
             f"{name}_{part}": array
             for name, each in self.adam.items()
@@ -355,7 +349,6 @@ class GradientLearner(Learner):
         return {**saved, **followers}
 
     def _load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `_arrays` returned."""
         for name, each in self.adam.items():
             each.load({part: saved[f"{name}_{part}"] for part in each.arrays()})
         for name, network in self.targets.items():

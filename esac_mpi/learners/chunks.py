@@ -144,7 +144,8 @@ class Chunks:
                 yield ON_DEVICE
             for first in range(0, count, SLICE):
                 part = slice(first, min(first + SLICE, count))
-                launches = self._launches(self._draw(half, part, random, added, newest))
+                made = self._draw(half, part, random, added, newest)
+                launches = [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
                 if not all(self._key(each) in self._graphs for each in launches):
                     yield from self._caught_up()
                     self._capture(launches)
@@ -179,10 +180,6 @@ class Chunks:
                 for adam in operations.adams:
                     rates[i, adams.index(adam)] = adam.rates()
         return made
-
-    def _launches(self, made: list[Due]) -> list[tuple[Due, ...]]:
-        """Return the updates that are launched together."""
-        return [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
 
     def _key(self, together: tuple[Due, ...]) -> tuple[object, ...]:
         """List what a graph depends on: all else keeps its place, and its content may change."""

@@ -15,6 +15,7 @@ of its output.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -87,9 +88,8 @@ class GeneticOperators:
 
     def __init__(self, config: Config, layout: Layout) -> None:
         self.critic_size = critics.critic_size(config, layout)
-        self._options, self._layout = config.erl, layout
-        self._activation = config.policy.activation
-        self._judge = Judge(config, layout)
+        self._options, self._judge = config.erl, Judge(config, layout)
+        self._actor = partial(Actor, layout, config.policy.activation)
         # which parameters are weights of a matrix, bool [d]
         self._weights = np.concatenate(
             [np.full(t.stop - t.start, t.kind == "weight") for t in layout.tensors]
@@ -165,6 +165,3 @@ class GeneticOperators:
                 do.note(squares.addcmul_, network.gradient, network.gradient)
             do.run()
         return np.where(self._weights, squares.sqrt().numpy(), np.float32(0))
-
-    def _actor(self, theta: np.ndarray, rows: int) -> Actor:
-        return Actor(self._layout, self._activation, theta, rows)

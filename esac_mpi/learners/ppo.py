@@ -52,6 +52,7 @@ LOSSES = {
     "actor_loss": "policy_gradient_loss",
     "entropy": "entropy_loss",
 }  # Phase's name: SB3's
+MOMENTS = {"moment1": "exp_avg", "moment2": "exp_avg_sq"}  # ours: Adam's in torch
 
 
 class PPO(Learner):
@@ -295,11 +296,10 @@ class PPO(Learner):
         return buffer
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes the learner but its steps."""
         saved, optimizer = {}, self._model.policy.optimizer
         for name, part in self._parts.items():
             saved[f"{name}_values"] = _flat(part)
-            for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
+            for moment, key in MOMENTS.items():
                 saved[f"{name}_{moment}"] = _flat(
                     [optimizer.state[p].get(key, torch.zeros_like(p)) for p in part]
                 )
@@ -314,22 +314,14 @@ class PPO(Learner):
         return saved
 
     def _load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `_arrays` returned."""
-        optimizer = self._model.policy.optimizer
+        state = self._model.policy.optimizer.state
         for name, part in self._parts.items():
             _fill([p.data for p in part], saved[f"{name}_values"])
-            moments = {
-                "exp_avg": [torch.zeros_like(p) for p in part],
-                "exp_avg_sq": [torch.zeros_like(p) for p in part],
-            }
-            for moment, key in (("moment1", "exp_avg"), ("moment2", "exp_avg_sq")):
-                _fill(moments[key], saved[f"{name}_{moment}"])
-            for i, p in enumerate(part):
-                step = torch.tensor(float(saved[f"{name}_steps"]))
-                optimizer.state[p] = {
-                    "step": step,
-                    **{key: tensors[i] for key, tensors in moments.items()},
-                }
+            for p in part:
+                state[p] = {key: torch.zeros_like(p) for key in MOMENTS.values()}
+                state[p]["step"] = torch.tensor(float(saved[f"{name}_steps"]))
+            for moment, key in MOMENTS.items():
+                _fill([state[p][key] for p in part], saved[f"{name}_{moment}"])
         if self._rewards is not None:
             self._rewards.load(saved["reward_spread"])
         seed, actions = int(saved["episode_seed"]), saved["episode_actions"]

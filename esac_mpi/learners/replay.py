@@ -10,9 +10,9 @@ from esac_mpi.play.transitions import columns, join, read_ring, width, write_rin
 class Replay:
     """A ring of the newest transitions, allocated once; the system gives memory as it fills.
 
-    `added` counts the transitions ever added; transition i lies in row i % (capacity + reserve).
-    The newest `capacity` are sampled. `reserve` older ones stay readable, so that a state held by
-    `hold` survives as many additions.
+    `added` counts the transitions ever added; transition i lies in row i % (capacity + reserve) of
+    `ring`, float32 [capacity + reserve, width]. The newest `capacity` are sampled. `reserve` older
+    ones stay readable, so that a state held by `hold` survives as many additions.
     """
 
     def __init__(
@@ -32,22 +32,13 @@ class Replay:
         self._held: int | None = None
         self.rewritten = 0  # how often rows came in another way than by being added
         self.columns = columns(observation_size, action_size)
-        numbers = width(observation_size, action_size)
-        # a transition is one row: one cache miss when sampled
-        self._rows = np.zeros((capacity + reserve, numbers), np.float32) if rows is None else rows
+        self.width = width(observation_size, action_size)
+        if rows is None:  # a transition is one row: one cache miss when sampled
+            rows = np.zeros((capacity + reserve, self.width), np.float32)
+        self.ring = rows
 
     def __len__(self) -> int:
         return min(self.added, self.capacity)
-
-    @property
-    def ring(self) -> np.ndarray:
-        """The rows, float32 [capacity + reserve, width]."""
-        return self._rows
-
-    @property
-    def width(self) -> int:
-        """Numbers of a transition."""
-        return self._rows.shape[1]
 
     def add(
         self,
@@ -63,16 +54,16 @@ class Replay:
         """
         self._spare_held(1)
         row = join(observation, action, reward, terminated, next_observation)
-        self._rows[self.added % len(self._rows)] = row
+        self.ring[self.added % len(self.ring)] = row
         self.added += 1
 
     def add_rows(self, rows: np.ndarray) -> None:
         """Add rows [n, width] by `columns`, oldest first. Raises RuntimeError, adding none."""
         count = len(rows)
         self._spare_held(count)
-        newest = rows[max(count - len(self._rows), 0) :]
+        newest = rows[max(count - len(self.ring), 0) :]
         self.added += count
-        write_ring(self._rows, newest, self.added)
+        write_ring(self.ring, newest, self.added)
 
     def _spare_held(self, count: int) -> None:
         if self._held is not None and self.added + count - self._held > self.reserve:
@@ -102,7 +93,7 @@ class Replay:
         where = random.integers(min(added, newest), size=shape)
         if added > newest:
             where += added - newest
-            where %= len(self._rows)
+            where %= len(self.ring)
         return where
 
     def sample(
@@ -114,7 +105,7 @@ class Replay:
     ) -> np.ndarray:
         """Draw by `places` into `out`, float32 [batch, width], by `columns`; return it."""
         where = self.places(random, len(out), added, newest)
-        return self._rows.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
+        return self.ring.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:
         """Copy transitions [start, stop), counted from the first ever added, float32.
@@ -122,12 +113,12 @@ class Replay:
         observation and next_observation [n, o], action [n, a], reward and terminated [n]. Raises
         ValueError if one of them is not there, or no longer.
         """
-        first = max(self._first, self.added - len(self._rows))
+        first = max(self._first, self.added - len(self.ring))
         if not first <= start <= stop <= self.added:
             raise ValueError(
                 f"replay holds transitions {first} to {self.added}; asked for {start} to {stop}"
             )
-        rows = read_ring(self._rows, start, stop)
+        rows = read_ring(self.ring, start, stop)
         return {name: rows[:, column] for name, column in self.columns._asdict().items()}
 
     def restore(self, start: int, rows: dict[str, np.ndarray]) -> None:
@@ -140,7 +131,7 @@ class Replay:
             raise ValueError(f"transitions must have {sorted(named)}, got {sorted(rows)}")
         stop = start + len(rows["reward"])
         for name, column in named.items():
-            write_ring(self._rows[:, column], rows[name], stop)
+            write_ring(self.ring[:, column], rows[name], stop)
         self._first = self._first if start == self.added else start
         self.added = stop
         self.rewritten += 1

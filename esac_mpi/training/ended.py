@@ -64,11 +64,6 @@ def run_together(world: World, action: Callable[[], Any]) -> Any:
     return result
 
 
-def lives_on(world: World, error: BaseException) -> bool:
-    """Tell whether a process goes on after an error: not if other ranks do not share it."""
-    return world.size == 1 or isinstance(error, Ended)
-
-
 def as_end(error: BaseException, alone: bool) -> Ended | None:
     """Classify what an error ends for all ranks, None if they do not share it. alone: one rank."""
     if isinstance(error, Ended):

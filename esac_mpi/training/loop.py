@@ -18,7 +18,7 @@ from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import active_run, evaluation
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import Ended, lives_on
+from esac_mpi.training.ended import Ended
 from esac_mpi.training.set_up import set_up
 from esac_mpi.training.task_set_up import let_go
 
@@ -71,7 +71,7 @@ def train(
     except BaseException as error:  # also what leaves a script, whose process lives on
         if job and job.run:
             active_run.fail(job, error)
-        if lives_on(world, error):
+        if world.size == 1 or isinstance(error, Ended):  # on all ranks: the process may live on
             let_go(*tasks)
         if job is None and isinstance(error, Ended) and error.code == FINISHED:
             log.say(f"esac_mpi: {error}")

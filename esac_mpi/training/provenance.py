@@ -69,24 +69,23 @@ def gather(
 def gather_compared(
     env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
 ) -> dict[str, str]:
-    """Gather what decides whether a run goes on: the machine and, where `made` tells, the task."""
+    """Gather what decides whether a run goes on: the machine and, where `made` tells, the task.
+
+    Of the task what the next process would find otherwise is empty. alike: whether all ranks of
+    this node found the same.
+    """
     machine = {
         "cpu": "; ".join(sorted(set(cpus))),
         "python": platform.python_version(),
         "versions": versions(),
     }
-    return {**machine, **(gather_task(env, made, found, alike) if made else {})}
-
-
-def gather_task(env: Env, made: dict[str, str], found: probe.Probe, alike: bool) -> dict[str, str]:
-    """Gather what a run records of its task; empty where the next process would find another.
-
-    alike: whether all ranks of this node found the same.
-    """
+    if not made:
+        return machine
     same = alike and not found.apart
     # some draw their model anew
     kept = alike and (same or identity.model(getattr(env, "layers", [])) == made["model"])
     return {
+        **machine,
         "task_source": made["source"],
         "task_wrappers": made["wrappers"],
         "task_model": made["model"] if kept else "",

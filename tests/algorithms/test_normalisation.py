@@ -7,7 +7,7 @@ import pytest
 import torch
 from esac_by_hand import LAYOUT, Teacher, Track, advance, make
 from gradients import Line, same
-from small_learners import RIVALS, SAC_FORMS, sac
+from small_learners import RIVALS, SAC_FORMS, run_phase, sac
 from small_learners import learner as rival
 from small_ppo import KINDS, task
 from small_ppo import learner as ppo
@@ -100,8 +100,8 @@ def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
     # Only the replays differ, by the plain formula.
     plain, standardised = made(), made()
     for k in (0, 1):
-        ours = plain.phase(Line(), k, 1, 50, sums=of_line())
-        theirs = standardised.phase(standardised_by_itself(Line()), k, 1, 50)
+        ours = run_phase(plain, Line(), k, 1, 50, sums=of_line())
+        theirs = run_phase(standardised, standardised_by_itself(Line()), k, 1, 50)
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert ours.gradient_updates > 0
     assert same(plain.arrays(), standardised.arrays())
@@ -134,8 +134,8 @@ def test_ppo_given_sums_learns_as_in_a_standardised_task(kind):
     plain, standardised, env, other = ppo(kind), ppo(kind), task(kind), task(kind)
     other = standardised_by_itself(other)
     for k in (1, 2):
-        ours = plain.phase(env, k, 0, 47, sums=of_line())
-        theirs = standardised.phase(other, k, 0, 47)
+        ours = run_phase(plain, env, k, 0, 47, sums=of_line())
+        theirs = run_phase(standardised, other, k, 0, 47)
         assert np.array_equal(ours.vector(), theirs.vector(), equal_nan=True)
     assert same(plain.arrays(), standardised.arrays())
     assert plain.seen[0, 0] == 47

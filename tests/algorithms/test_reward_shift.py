@@ -9,6 +9,7 @@ import pytest
 from conftest import LEARNER, POPULATION, ROUTINE
 from esac_by_hand import LAYOUT, Teacher, advance, make
 from in_process import checked, started
+from small_learners import run_phase
 from small_runs import OPTIONS, begun
 from words import words
 
@@ -190,7 +191,7 @@ def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
 
 def test_the_learner_says_how_long_its_own_episodes_last(world):
     small = idling(world, "esac")
-    phase = small.learner.phase(small.env, 9, 6, 1)
+    phase = run_phase(small.learner, small.env, 9, 6, 1)
     assert phase.episodes == 6
     rests = round(phase.episodic_return * 6 - 6 * 9)
     assert phase.episodic_length == pytest.approx((10 * rests + 4 * (6 - rests)) / 6)

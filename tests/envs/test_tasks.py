@@ -276,7 +276,7 @@ def test_what_is_another_in_every_process_is_not_recorded(world):
     made = identity.identity(env)
 
     def model(found):
-        return provenance.gather_task(env, made, found, True)["task_model"]
+        return provenance.gather_compared(env, made, found, [], True)["task_model"]
 
     apart = probe.Probe("observations 1, rewards 2, ends 3", frozenset({"observations"}))
     assert model(apart) == made["model"]  # a wrapper's doing

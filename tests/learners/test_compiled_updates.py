@@ -8,7 +8,7 @@ import torch
 from conftest import finish
 from gradients import Line, same
 from plain_sac import assert_updates_are_autograds, saturated
-from small_learners import entropy_where_tanh_saturates, fill, learn, perturbed
+from small_learners import entropy_where_tanh_saturates, fill, learn, perturbed, run_phase
 from small_learners import sac as learner
 from whole_runs import assert_same_run
 from words import words
@@ -88,10 +88,10 @@ def test_numbers_that_are_not_finite_stay_so():
 def test_a_learner_goes_on_where_it_was_saved(form):
     """To the bit, a tuned temperature too, which a checkpoint has as its logarithm."""
     straight, resumed, env = in_c((1, 8, 8, 1), **form), in_c((1, 8, 8, 1), **form), Line()
-    straight.phase(env, 1, 1, 60)
+    run_phase(straight, env, 1, 1, 60)
     resumed.load(straight.arrays())
     resumed.replay.restore(0, straight.replay.rows(0, straight.replay.added))
-    assert straight.phase(env, 2, 1, 40) == resumed.phase(env, 2, 1, 40)
+    assert run_phase(straight, env, 2, 1, 40) == run_phase(resumed, env, 2, 1, 40)
     assert same(straight.arrays(), resumed.arrays())
 
 
@@ -103,7 +103,7 @@ def test_phases_are_those_of_torch_but_for_rounding(path):
         for kernels in ("torch", "compiled")
     )
     sums = np.array([[10.0], [3.0], [9.0]])
-    phases = [sac.phase(Line(), 1, 1, 100, sums=sums) for sac in (by_torch, in_vectors)]
+    phases = [run_phase(sac, Line(), 1, 1, 100, sums=sums) for sac in (by_torch, in_vectors)]
     assert phases[0].gradient_updates == phases[1].gradient_updates > 50
     assert in_vectors.theta == pytest.approx(by_torch.theta, rel=1e-3, abs=1e-4)
 

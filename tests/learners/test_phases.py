@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import Breaking, Line, distance, modules, same, through
-from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed
+from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed, run_phase
 
 from esac_mpi.envs import UnstablePhysics
 from esac_mpi.learners import LearnerNotFinite
@@ -26,7 +26,7 @@ NORMED = {"policy__layer_norm": True}
     ("episodes", "steps", "played"), [(2, 0, 2), (0, 41, 3), (5, 41, 5), (0, 0, 0)]
 )
 def test_a_phase_plays_whole_episodes_until_both_are_enough(episodes, steps, played):
-    phase = learner("sac").phase(Line(), 0, episodes, steps)
+    phase = run_phase(learner("sac"), Line(), 0, episodes, steps)
     assert (phase.episodes, phase.env_steps) == (played, 20 * played)
     assert phase.gradient_updates == 20 * played
     assert math.isfinite(phase.critic_loss) == (played > 0)
@@ -35,25 +35,25 @@ def test_a_phase_plays_whole_episodes_until_both_are_enough(episodes, steps, pla
 
 def test_cut_plays_exactly_the_steps_and_bootstraps_at_the_cut():
     sac = learner("sac")
-    phase = sac.phase(Line(terminate=True), 0, 9, 50, cut=True)
+    phase = run_phase(sac, Line(terminate=True), 0, 9, 50, cut=True)
     assert phase.env_steps == phase.gradient_updates == sac.env_steps == 50
     assert phase.episodes == 2
     rows = sac.replay.rows(0, 50)
     assert np.flatnonzero(rows["terminated"]).tolist() == [19, 39]
     assert phase.episodic_return == pytest.approx(rows["reward"][:40].sum() / 2, rel=1e-5)
     truncated = learner("sac")
-    truncated.phase(Line(), 0, 0, 40)
+    run_phase(truncated, Line(), 0, 0, 40)
     assert not truncated.replay.rows(0, 40)["terminated"].any()
 
 
 def test_no_update_before_a_batch_and_no_fraction_is_lost():
     sac = learner("sac", batch_size=32, updates_per_step=0.12)
-    phases = [sac.phase(Line(), k, 1, 0) for k in range(5)]
+    phases = [run_phase(sac, Line(), k, 1, 0) for k in range(5)]
     # of 20 steps: 2.4 each; round(.12 * 20 k) = 2 5 7 10 12
     assert [p.gradient_updates for p in phases] == [0, 3, 2, 3, 2]
     assert math.isnan(phases[0].critic_loss)
     sac = learner("sac", batch_size=32, interleaved=True)
-    updates = [sac.phase(Line(), k, 1, 0).gradient_updates for k in range(3)]
+    updates = [run_phase(sac, Line(), k, 1, 0).gradient_updates for k in range(3)]
     assert updates == [0, 9, 20]  # from the 32nd step on
 
 
@@ -63,22 +63,22 @@ def test_a_phase_learns_after_every_so_many_steps_and_acts_by_it():
     parts = [bool(part) for part in made.begin(env, 0, 0, 50, cut=True, every=20)]
     each = [False] * 20 + [True] * 40
     assert parts == [*each, *each, *[False] * 10, *[True] * 20]
-    at_end.phase(whole, 0, 0, 50, cut=True)
+    run_phase(at_end, whole, 0, 0, 50, cut=True)
     assert env.actions[:20] == whole.actions[:20]
     assert env.actions[20] != whole.actions[20]
     stepwise, interleaved = learner("sac"), learner("sac", interleaved=True)
-    stepwise.phase(Line(), 0, 0, 50, cut=True, every=1)
-    interleaved.phase(Line(), 0, 0, 50, cut=True)
+    run_phase(stepwise, Line(), 0, 0, 50, cut=True, every=1)
+    run_phase(interleaved, Line(), 0, 0, 50, cut=True)
     assert same(stepwise.arrays(), interleaved.arrays())
 
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_td3_and_ddpg_learn_nothing_from_their_first_steps(name):
     made = learner(name, start_steps=400, updates_per_step=0.5)
-    phase = made.phase(Line(), 0, 0, 399, cut=True)
+    phase = run_phase(made, Line(), 0, 0, 399, cut=True)
     assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (399, 19, 0)
     assert math.isnan(phase.critic_loss)
-    phases = [made.phase(Line(), k, 0, 7, cut=True) for k in (1, 2)]
+    phases = [run_phase(made, Line(), k, 0, 7, cut=True) for k in (1, 2)]
     # of 6 and 7: round(3), round(6.5) - 3
     assert [phase.gradient_updates for phase in phases] == [3, 3]
 
@@ -89,7 +89,7 @@ def test_the_first_steps_are_uniform_and_actions_are_scaled(name):
     made.actor.values.fill_(0.0)
     outputs = [0.4] if name in RIVALS else [0.4, -20.0]  # mean and log std of the actor's actions
     made.actor.values[-len(outputs) :] = torch.tensor(outputs)
-    made.phase(env, 0, 0, 440)
+    run_phase(made, env, 0, 0, 440)
     stored = made.replay.rows(0, 440)["action"][:, 0]
     # [-1, 1] is what is stored, [-3, 1] what the task got
     assert np.abs(env.actions - stored).max() < 1e-6
@@ -102,7 +102,7 @@ def test_the_first_steps_are_uniform_and_actions_are_scaled(name):
 def test_episodes_have_own_starts_and_phases_own_noise(name):
     env, made = Line(), learner(name, start_steps=1000)
     for k in (0, 1):
-        made.phase(env, k, 2, 0)
+        run_phase(made, env, k, 2, 0)
     assert len(set(env.seeds)) == 4
     assert len(set(env.actions)) == 80
 
@@ -111,7 +111,7 @@ def test_episodes_have_own_starts_and_phases_own_noise(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_broken_transition_ends_the_episode_and_is_not_stored(name, how):
     made = learner(name)
-    phase = made.phase(Breaking(how), 0, 2, 0)
+    phase = run_phase(made, Breaking(how), 0, 2, 0)
     assert (phase.env_steps, phase.episodes, phase.unstable_episodes) == (8, 0, 2)
     assert math.isnan(phase.episodic_return)
     assert made.replay.added == 6
@@ -126,7 +126,7 @@ def test_starts_that_fail_are_counted_in_a_short_phase_too():
                 raise UnstablePhysics
             return observation
 
-    phase = learner("sac").phase(Seldom(), 0, 0, 2, cut=True)
+    phase = run_phase(learner("sac"), Seldom(), 0, 0, 2, cut=True)
     assert (phase.env_steps, phase.episodes, phase.unstable_episodes) == (2, 0, 7)
 
 
@@ -138,7 +138,7 @@ def test_a_learner_that_is_not_finite_says_so(name):
         network.values[3] = math.nan
         said = f"the {name.upper()} learner's .*{part}.* no longer finite at training step 20"
         with pytest.raises(LearnerNotFinite, match=said):
-            made.phase(Line(), 0, 1, 0)
+            run_phase(made, Line(), 0, 1, 0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,7 +146,7 @@ def test_a_policy_that_is_not_finite_takes_no_step(name):
     env, made = Line(), learner(name, start_steps=0)
     made.actor.tensors[-1][:] = math.nan
     with pytest.raises(LearnerNotFinite, match="action"):
-        made.phase(env, 0, 1, 0)
+        run_phase(made, env, 0, 1, 0)
     assert not env.actions
 
 
@@ -157,7 +157,7 @@ def grown(name, reserve=0, **form):
     """Return a learner whose ring of 60 transitions has wrapped, in the middle of TD3's delay."""
     made = learner(name, reserve=reserve, replay_capacity=60, **form)
     for k, steps in ((0, 61), (3, 61), (5, 1)):
-        made.phase(Line(), k, 0, steps, cut=True)
+        run_phase(made, Line(), k, 0, steps, cut=True)
     assert made.replay.added == 123
     assert made.adam["critic"].steps % 2 == 1 or name == "sac"
     return made
@@ -169,7 +169,7 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(name, form, pauses):
     """Interrupted after some of its 153 parts, held, saved, loaded and begun again elsewhere."""
     straight, parts = grown(name, **form), grown(name, reserve=60, **form)
     arrays, rows = parts.arrays(), parts.replay.rows(63, 123)
-    phase = straight.phase(Line(), 4, 0, 51, cut=True)
+    phase = run_phase(straight, Line(), 4, 0, 51, cut=True)
     parts.hold()
     work = parts.begin(Line(), 4, 0, 51, cut=True)
     for _ in range(pauses):
@@ -194,11 +194,11 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(name, form, pauses):
         made.load(saved)
         made.replay.restore(63, kept)
     torch.manual_seed(99)  # nothing hangs on torch's own generator
-    again = resumed.phase(Line(), 4, 0, 51, cut=True)
+    again = run_phase(resumed, Line(), 4, 0, 51, cut=True)
     assert np.array_equal(phase.vector(), again.vector(), equal_nan=True)
     assert same(resumed.arrays(), straight.arrays())
     assert np.array_equal(resumed.theta, straight.theta)
-    elsewhere.phase(Line(), 6, 0, 51, cut=True)
+    run_phase(elsewhere, Line(), 6, 0, 51, cut=True)
     assert not np.array_equal(elsewhere.theta, straight.theta)
 
 

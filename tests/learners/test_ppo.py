@@ -8,6 +8,7 @@ import pytest
 import torch
 from gradients import Breaking, Line
 from gymnasium import spaces
+from small_learners import run_phase
 from small_ppo import KINDS, Choice, learner, task
 from stable_baselines3 import PPO
 from stable_baselines3.common.utils import set_random_seed
@@ -59,7 +60,7 @@ def rolled_out(env, **options) -> PPO:
 def test_a_phase_is_the_librarys_rollout_and_its_updates(kind):
     made = learner(kind, epochs=1, entropy_coefficient=0.01)
     library = rolled_out(Ours(task(kind), 3), batch_size=16, n_epochs=1, ent_coef=0.01)
-    phase = made.phase(task(kind), 3, 0, 50)
+    phase = run_phase(made, task(kind), 3, 0, 50)
     ours, theirs = made._model.rollout_buffer, library.rollout_buffer
     set_random_seed(integer(0, Purpose.LEARNER, 3, 1, 0))
     library.train()
@@ -83,7 +84,7 @@ def test_rewards_are_divided_as_by_the_librarys_wrapper(kind):
     made, plain = (learner(kind, gamma=0.9, reward_normalisation=on) for on in (True, False))
     env = VecNormalize(DummyVecEnv([lambda: Ours(task(kind), 3)]), norm_obs=False, gamma=0.9)
     library = rolled_out(env, batch_size=50, gamma=0.9)
-    phase, same = (one.phase(task(kind), 3, 0, 50) for one in (made, plain))
+    phase, same = (run_phase(one, task(kind), 3, 0, 50) for one in (made, plain))
     ours, theirs = made._model.rollout_buffer, library.rollout_buffer
     assert np.array_equal(ours.actions.ravel(), theirs.actions.ravel())
     for name in ("rewards", "advantages", "returns"):
@@ -99,7 +100,7 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminate):
     """A critic of 2 and gamma 0.5 put 1 on the reward of each episode's last step, the 20th."""
     made, env = learner(gamma=0.5, epochs=1), Line(terminate)
     steady(made)
-    made.phase(env, 0, 0, 50)
+    run_phase(made, env, 0, 0, 50)
     buffer = made._model.rollout_buffer
     own = -((np.array(env.actions) - observed(buffer) / 2) ** 2)
     assert np.flatnonzero(buffer.episode_starts).tolist() == [0, 20, 40]
@@ -129,7 +130,7 @@ def test_what_cannot_be_learned_from_is_counted_and_not_stored(how):
     """In 10 steps, two episodes break in their fourth; the rows before it and the end bootstrap."""
     made, env = learner(gamma=0.5, gae_lambda=0.0, epochs=1), Breaking(how)
     steady(made)
-    phase = made.phase(env, 0, 0, 10)
+    phase = run_phase(made, env, 0, 0, 10)
     assert phase.env_steps == len(env.actions) == 10
     assert (phase.episodes, phase.unstable_episodes) == (0, 2)
     buffer = made._model.rollout_buffer
@@ -165,7 +166,7 @@ def test_counters_are_the_environments_and_the_optimisers(kind):
     made._model.policy.optimizer.step = lambda *a, **b: minibatches.append(1) or step(*a, **b)
     before, sums = 0, 0
     for k, steps in enumerate((50, 33, 49)):
-        phase = made.phase(env, k, 0, steps)
+        phase = run_phase(made, env, k, 0, steps)
         assert len(env.actions) - before == steps == phase.env_steps
         assert phase.gradient_updates == len(minibatches) == 3 * math.ceil(steps / 16)
         assert phase.episodes == len(env.sums) - sums > 0
@@ -211,8 +212,8 @@ def test_what_is_drawn_has_the_spread_that_the_options_name():
     free, fixed = learner("continuous", initial_std=0.3), learner("gaussian_argmax", argmax_std=0.7)
     assert free._model.policy.log_std.exp().tolist() == pytest.approx([0.3])
     assert fixed._model.policy.log_std.exp().tolist() == pytest.approx([0.7, 0.7])
-    free.phase(task("continuous"), 0, 0, 50)
-    fixed.phase(task("choice"), 0, 0, 50)
+    run_phase(free, task("continuous"), 0, 0, 50)
+    run_phase(fixed, task("choice"), 0, 0, 50)
     assert free._model.policy.log_std.exp().item() != pytest.approx(0.3, rel=1e-4)
     assert fixed._model.policy.log_std.exp().tolist() == pytest.approx([0.7, 0.7])
     buffer = fixed._model.rollout_buffer

@@ -12,6 +12,7 @@ import torch
 from conftest import ROUTINE, TASK
 from gradients import Breaking, Line, same, through
 from in_process import checked, started
+from small_learners import run_phase
 from small_ppo import KINDS, learner, task
 from stable_baselines3 import PPO
 from whole_runs import assert_same_run, summary
@@ -38,14 +39,14 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(kind):
     def grown():
         made, env = learner(kind), task(kind)
         for k in (1, 2):
-            made.phase(env, k, 0, 47)
+            run_phase(made, env, k, 0, 47)
         return made, env
 
     (straight, env), (parts, its) = grown(), grown()
     played = len(env.actions)
     arrays = parts.arrays()
     assert len(arrays["episode_actions"]) == env.length > 0
-    phase = straight.phase(env, 3, 0, 50)
+    phase = run_phase(straight, env, 3, 0, 50)
     parts.hold()
     work = parts.begin(its, 3, 0, 50)
     for _ in range(30):
@@ -63,7 +64,9 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(kind):
     resumed.load(saved)
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002 the generator that the library shuffles by
-    assert np.array_equal(resumed.phase(other, 3, 0, 50).vector(), phase.vector(), equal_nan=True)
+    assert np.array_equal(
+        run_phase(resumed, other, 3, 0, 50).vector(), phase.vector(), equal_nan=True
+    )
     assert same(resumed.arrays(), straight.arrays())
     assert np.array_equal(resumed.theta, straight.theta)
     assert len(other.actions) == 50 + len(saved["episode_actions"])  # played again, and not counted
@@ -71,7 +74,7 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(kind):
     assert np.array_equal(other.actions[-50:], env.actions[played:])
     elsewhere = learner(kind)
     elsewhere.load(saved)
-    elsewhere.phase(task(kind), 4, 0, 50)
+    run_phase(elsewhere, task(kind), 4, 0, 50)
     assert not np.array_equal(elsewhere.theta, straight.theta)
 
 
@@ -80,14 +83,14 @@ def test_the_scale_of_rewards_goes_on_after_a_restart():
     straight, saved, env = learner(reward_normalisation=True), {}, task("continuous")
     for k in (1, 2):
         saved = straight.arrays()
-        straight.phase(env, k, 0, 47)
+        run_phase(straight, env, k, 0, 47)
     assert len(saved["episode_actions"]) == 7
     # a step each, and what the library begins with
     assert saved["reward_spread"][2] == pytest.approx(47 + 1e-4)
     resumed = learner(seed=0, reward_normalisation=True)
     resumed.load(saved)
     assert same(resumed.arrays(), saved)
-    resumed.phase(task("continuous"), 2, 0, 47)
+    run_phase(resumed, task("continuous"), 2, 0, 47)
     assert same(resumed.arrays(), straight.arrays())
 
 
@@ -102,10 +105,10 @@ class Short(Line):
 @pytest.mark.parametrize("other", [Breaking("raise"), Short()], ids=["unstable", "ended"])
 def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
     made, env = learner(), Line()
-    made.phase(env, 0, 0, 30)
+    run_phase(made, env, 0, 0, 30)
     assert len(made._episode.actions) > 4
     old = made._episode.seed
-    phase = made.phase(other, 1, 0, 2)
+    phase = run_phase(made, other, 1, 0, 2)
     assert other.seeds == [old, made._episode.seed]
     assert other.seeds[1] != old
     assert (phase.env_steps, phase.episodes, len(made._episode.actions)) == (2, 0, 2)
@@ -130,7 +133,7 @@ def test_a_learner_that_is_not_finite_says_so(part):
     made = learner()
     made._parts[part][2].data[0] = math.nan
     with pytest.raises(LearnerNotFinite, match=f"the PPO learner's .*{part}.* no longer finite"):
-        made.phase(Line(), 0, 0, 50)
+        run_phase(made, Line(), 0, 0, 50)
 
 
 def test_losses_that_are_not_finite_are_told_at_the_end():
@@ -138,7 +141,7 @@ def test_losses_that_are_not_finite_are_told_at_the_end():
     made._model.policy.value_net.bias.data[0] = math.nan
     said = "the PPO learner's actor, critic, losses are no longer finite at training step 10"
     with pytest.raises(LearnerNotFinite, match=said):
-        made.phase(Line(), 0, 0, 10)
+        run_phase(made, Line(), 0, 0, 10)
 
 
 def test_no_start_state_at_all_is_an_error():
@@ -147,7 +150,7 @@ def test_no_start_state_at_all_is_an_error():
             raise envs.UnstablePhysics
 
     with pytest.raises(envs.UnstablePhysics):
-        learner().phase(Never(), 0, 0, 20)
+        run_phase(learner(), Never(), 0, 0, 20)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -157,7 +160,7 @@ def test_it_learns_the_toy(kind):
     made = learner(kind, (3, 32, 32, 3), lr_ppo=3e-3, batch_size=64, epochs=10)
     policy = Policy(Layout((3, 32, 32, 3)), "tanh", "clip", env.low, env.high)
     assert play(env, policy.set(made.theta), 0).episodic_return < 3
-    assert sum(made.phase(env, k, 0, 256).gradient_updates for k in range(7)) == 280
+    assert sum(run_phase(made, env, k, 0, 256).gradient_updates for k in range(7)) == 280
     assert play(env, policy.set(made.theta), 0).episodic_return == 100
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gradients import FORMS, Line, distance, flat
 from plain_td3 import Plain
-from small_learners import RIVALS, learn, learner, perturbed
+from small_learners import RIVALS, learn, learner, perturbed, run_phase
 
 
 def test_td3s_actor_moves_once_in_policy_delay_updates():
@@ -25,7 +25,7 @@ def test_td3s_actor_moves_once_in_policy_delay_updates():
             other.load(made.arrays())
             other.replay.restore(0, made.replay.rows(0, made.replay.added))
             made = other
-        phase = made.phase(Line(), k, 0, 1 if k else 17, cut=True)
+        phase = run_phase(made, Line(), k, 0, 1 if k else 17, cut=True)
         assert phase.gradient_updates == 1
         pairs = zip(before, state(), strict=True)
         changed.append([not np.array_equal(old, new) for old, new in pairs])

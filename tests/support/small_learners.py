@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from esac_mpi.config import Config, amend
+from esac_mpi.host import cooperative
 from esac_mpi.learners import make
 from esac_mpi.operators.policy import Layout
 
@@ -39,6 +40,11 @@ def learner(
     config = amend(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
+
+
+def run_phase(made, *arguments, **more):
+    """Run `made.begin` to its end; return the phase."""
+    return cooperative.run(made.begin(*arguments, **more))
 
 
 def fill(made, seed: int = 0) -> None:
