@@ -40,19 +40,14 @@ class Learner(Protocol):
     """A gradient learner, on a rank that learns."""
 
     NAME: str  # in messages
+    replay: Any  # what it learns from; None where that is its last rollout alone
+    # sums over the observations that a phase acted on, float64 [3, o], if given sums
+    seen: np.ndarray | None
 
     @property
     @abstractmethod
     def theta(self) -> np.ndarray:
         """A copy of the actor, float32 [d], in the order of the policy's layout."""
-
-    @property
-    def replay(self) -> Any:
-        """What it learns from; None where that is its last rollout alone."""
-
-    @property
-    def seen(self) -> np.ndarray | None:
-        """Sums over the observations that a phase acted on, float64 [3, o], if given sums."""
 
     @abstractmethod
     def begin(

@@ -145,7 +145,9 @@ class Chunks:
             for first in range(0, count, SLICE):
                 part = slice(first, min(first + SLICE, count))
                 made = self._draw(half, part, random, added, newest)
-                launches = [tuple(made)] if len(made) == SLICE else [(due,) for due in made]
+                launches: list[tuple[Due, ...]] = [(due,) for due in made]
+                if len(made) == SLICE:
+                    launches = [tuple(made)]
                 if not all(self._key(each) in self._graphs for each in launches):
                     yield from self._caught_up()
                     self._capture(launches)

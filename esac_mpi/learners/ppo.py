@@ -72,13 +72,12 @@ class PPO(Learner):
         self._model = self._make_library_ppo(config, layout)
         self._choices = 2 * np.eye(layout.sizes[-1], dtype=np.float32) - 1
         policy = self._model.policy
-        self._heads = {
-            "actor": _linear(policy.mlp_extractor.policy_net, policy.action_net),
-            "critic": _linear(policy.mlp_extractor.value_net, policy.value_net),
-        }
+        trunk = policy.mlp_extractor
+        # weight and bias of each layer, input first
+        self._mean = [*trunk.policy_net.parameters(), *policy.action_net.parameters()]
         self._parts = {
-            name: [p for layer in layers for p in (layer.weight, layer.bias)]
-            for name, layers in self._heads.items()
+            "actor": list(self._mean),
+            "critic": [*trunk.value_net.parameters(), *policy.value_net.parameters()],
         }
         self._scale = LOGIT_SCALE if discrete else 1.0
         if self._argmax:
@@ -90,10 +89,9 @@ class PPO(Learner):
 
     def _take_theta(self, theta: np.ndarray, layout: Layout) -> None:
         """Let the actor's mean, or its logits, be theta [d]; its standard deviation stays."""
-        tensors = [torch.from_numpy(view.copy()) for view in layout.views(theta)]
-        for parameter, tensor in zip(self._parts["actor"], tensors, strict=False):
-            parameter.data.copy_(tensor)
-        for parameter in self._parts["actor"][len(tensors) - 2 : len(tensors)]:
+        for parameter, view in zip(self._mean, layout.views(theta), strict=True):
+            parameter.data.copy_(torch.from_numpy(view.copy()))
+        for parameter in self._mean[-2:]:
             parameter.data.div_(self._scale)
 
     def _make_library_ppo(self, config: Config, layout: Layout) -> Any:
@@ -124,9 +122,7 @@ class PPO(Learner):
     @property
     def theta(self) -> np.ndarray:
         """A copy of the actor's mean, or of its logits, float32 [d]."""
-        tensors = [
-            p.detach().cpu().numpy() for p in self._parts["actor"][: 2 * len(self._heads["actor"])]
-        ]
+        tensors = [p.detach().cpu().numpy() for p in self._mean]
         scaled = [*tensors[:-2], *(np.float32(self._scale) * tensor for tensor in tensors[-2:])]
         return np.concatenate([tensor.ravel() for tensor in scaled])
 
@@ -350,11 +346,6 @@ class PPO(Learner):
         ]
         bad += [] if np.isfinite(list((losses or {}).values())).all() else ["losses"]
         base.refuse(self.NAME, bad, self.env_steps)
-
-
-def _linear(trunk: torch.nn.Sequential, head: torch.nn.Linear) -> list[torch.nn.Linear]:
-    """Return the linear layers of a network, input first."""
-    return [*(layer for layer in trunk if isinstance(layer, torch.nn.Linear)), head]
 
 
 def _flat(tensors: list[torch.Tensor]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Episodes: a policy in, returns and lengths out."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
@@ -8,12 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi.comm.contracts import World
 from esac_mpi.envs import LARGEST, Env, UnstablePhysics, check_finite, transition
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
-from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.operators.policy import Normaliser, Policy
+from esac_mpi.operators.policy import Policy
 from esac_mpi.play.transitions import join, width
 
 SLICE = 64  # steps of an episode between two turns of other work, at most
@@ -164,38 +162,8 @@ def exploring(
 explore = cooperative.at_once(exploring)
 
 
-def evaluate_policies(
-    world: World, env: Env, policy: Policy, thetas: Mapping[str, np.ndarray],
-    episodes: int, seed: int, generation: int,
-    purpose: Purpose = Purpose.EVALUATION, normalisers: Sequence[Normaliser | None] = (),
-) -> tuple[dict[str, np.ndarray], int, int, np.ndarray]:  # fmt: skip
-    """Play `episodes` noise-free episodes of each policy from equal start states, the purpose's.
-
-    normalisers: of each policy; by default all have that of `policy`.
-    Returns ({name: returns [episodes]}, environment steps, unstable episodes,
-    seconds of each episode [policies * episodes]).
-    """
-    names = list(thetas)
-
-    def work(i: int) -> np.ndarray:
-        name, number = names[i // episodes], i % episodes
-        address, start = integer(seed, purpose, generation, block=number), world.clock()
-        if normalisers:
-            policy.normaliser = normalisers[i // episodes]
-        with note_origin(
-            f"in the evaluation of {name} after generation {generation}, episode {number}"
-        ):
-            episode = play(env, policy.set(thetas[name]), address)
-        return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
-
-    table, _ = world.map(work, *evaluation_board(len(names), episodes)[:2])
-    returns = table[:, 0].reshape(len(names), episodes).copy()
-    steps, unstable = int(table[:, 1].sum()), int(np.isnan(returns).sum())
-    return dict(zip(names, returns, strict=True)), steps, unstable, table[:, 2].copy()
-
-
 def evaluation_board(policies: int, episodes: int) -> Board:
-    """Shape what `evaluate_policies` puts together: return, steps and seconds of each episode."""
+    """Shape the board of an evaluation: return, steps and seconds of each episode."""
     return Board(policies * episodes, 3)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esac_mpi.host import process_state
-from esac_mpi.operators.noise import Purpose
+from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Best
@@ -104,15 +104,31 @@ def evaluate(job: Job) -> tuple[Played, Best]:
 def play(
     job: Job, policies: Returns, purpose: Purpose, normalisers: Sequence[Normaliser | None] = ()
 ) -> Played:
-    """Play the purpose's episodes of policies [d]; normalisers: each one's, or the state's."""
-    job.policy.normaliser = job.state.normaliser
-    config, k = job.config, job.state.generation
-    count, seed = config.evaluation.episodes, config.seed
-    returns, steps, unstable, seconds = rollout.evaluate_policies(
-        job.world, job.env, job.policy, policies, count, seed, k, purpose, normalisers
-    )
-    columns = {f"evaluation_{name}": each for name, each in returns.items()}
-    return Played(columns, steps, unstable, seconds)
+    """Play the purpose's noise-free episodes of policies [d], each from equal start states.
+
+    normalisers: of each policy; by default all have the state's.
+    """
+    world, config, k = job.world, job.config, job.state.generation
+    names, episodes = list(policies), config.evaluation.episodes
+    seen = normalisers or [job.state.normaliser] * len(names)
+
+    def work(i: int) -> np.ndarray:
+        which, number = divmod(i, episodes)
+        name, start = names[which], world.clock()
+        seed = integer(config.seed, purpose, k, block=number)
+        job.policy.normaliser = seen[which]
+        with rollout.note_origin(
+            f"in the evaluation of {name} after generation {k}, episode {number}"
+        ):
+            episode = rollout.play(job.env, job.policy.set(policies[name]), seed)
+        return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
+
+    board = rollout.evaluation_board(len(names), episodes)
+    table, _ = world.map(work, board.rows, board.columns)
+    returns = table[:, 0].reshape(len(names), episodes).copy()
+    columns = {f"evaluation_{name}": each for name, each in zip(names, returns, strict=True)}
+    steps, unstable = int(table[:, 1].sum()), int(np.isnan(returns).sum())
+    return Played(columns, steps, unstable, table[:, 2].copy())
 
 
 def better(job: Job, columns: Returns, best: Best) -> Best:

@@ -262,13 +262,8 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
         job.state.best = Best()  # of another task
     if run.task_changed or changed_machine(run, origin):
         job.state.compare_no_more(bool(run.task_changed))
-    if run.dropped:
-        keep_order(job, run)
-
-
-def keep_order(job: Job, run: Run) -> None:
-    """Keep the order of results that dropped rows have, so that no row changes."""
-    if job.config.own.follows is not None and job.state.follow(run.published):
+    ordered = run.dropped and job.config.own.follows is not None
+    if ordered and job.state.follow(run.published):  # the order of dropped rows: none changes
         # which replaces metrics.h5, so that it has the order alone
         run.checkpoint(job.state.generation, *active_run.gather_checkpoint(job))
 

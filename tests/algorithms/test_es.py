@@ -1,5 +1,7 @@
 """OpenAI-ES's options, as the whole algorithm has them, against the plain formulas."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,10 +10,11 @@ from esac_mpi.algorithms import es
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout, Normaliser
-from esac_mpi.play import rollout
 from esac_mpi.play.epsilon import make as make_epsilon
 from esac_mpi.play.params import Params, make_policy
 from esac_mpi.play.rollout import ThetaNotFinite, play
+from esac_mpi.training import evaluation
+from esac_mpi.training.active_run import Job
 
 
 class Quadratic:
@@ -78,21 +81,28 @@ def epsilons(k, slots):
     return np.array([noise.normal(0, Purpose.MUTATION, k, slot, 0, 6) for slot in range(slots)])
 
 
+def evaluate(world, env, params, policies, episodes, k, purpose=Purpose.EVALUATION, seen=()):
+    """Return what an evaluation after generation k gave; seen: the policies' normalisers."""
+    chosen = config.amend(params.config, {"evaluation.episodes": episodes})
+    state = SimpleNamespace(generation=k, normaliser=None)
+    job = Job(chosen, world, env, params, state, make_policy(params, env), None)
+    return evaluation.play(job, policies, purpose, seen)
+
+
 def test_a_row_stays_when_the_board_is_written_again(world):
     params, state = make(world, Layout((1, 3)), es__population_size=4)
     rows = [es.generation(params, state, world, Quadratic()) for _ in range(3)]
     before = [(row["fitness"].copy(), timing["member_seconds"].copy()) for row, timing in rows]
-    policy = make_policy(params, Quadratic())
-    returns, *_ = rollout.evaluate_policies(world, Quadratic(), policy, state.policies, 4, 0, 3)
-    seen = returns["theta_es"].copy()
+    returns = evaluate(world, Quadratic(), params, state.policies, 4, 3).returns
+    seen = returns["evaluation_theta_es"].copy()
     for _ in range(3):
         rows.append(es.generation(params, state, world, Quadratic()))
-        rollout.evaluate_policies(world, Quadratic(), policy, state.policies, 4, 0, 9)
+        evaluate(world, Quadratic(), params, state.policies, 4, 9)
     assert len({row["fitness"].tobytes() for row, _ in rows}) == 6
     for (fitness, seconds), (row, timing) in zip(before, rows, strict=False):
         assert np.array_equal(row["fitness"], fitness)
         assert np.array_equal(timing["member_seconds"], seconds)
-    assert np.array_equal(returns["theta_es"], seen)
+    assert np.array_equal(returns["evaluation_theta_es"], seen)
 
 
 def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
@@ -193,8 +203,7 @@ def test_each_policy_is_evaluated_with_its_own_normaliser(world):
     thetas = dict.fromkeys("abc", np.float32([0.3, 0.1, 0.2, 0.4, 0, 0]))
     params, _ = make(world, Layout((2, 2)), es__population_size=4)
     env, alone = Noted(), Noted()
-    policy = make_policy(params, env)
-    rollout.evaluate_policies(world, env, policy, thetas, 2, 0, 3, Purpose.DUEL, seen)
+    evaluate(world, env, params, thetas, 2, 3, Purpose.DUEL, seen)
     for i, theta in enumerate(thetas.values()):
         one = make_policy(params, alone, seen[i]).set(theta)
         for episode in range(2):

@@ -10,7 +10,6 @@ from esac_mpi.config import Config
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.play import rollout
 from esac_mpi.play.counters import Best, Counters
 from esac_mpi.training import evaluation
 from esac_mpi.training.active_run import Job
@@ -27,18 +26,17 @@ def job(monkeypatch):
     made.state = SimpleNamespace(generation=0, **state)
     made.plays, made.asked, made.seen = [], [], []
 
-    def evaluate_policies(world, env, policy, thetas, *rest):
-        *_, purpose, normalisers = rest
-        made.asked.append((purpose, [theta[0] for theta in thetas.values()]))
-        made.seen.append(normalisers or (policy.normaliser,) * len(thetas))
-        found = made.plays.pop(0)
+    def play(job, policies, purpose, normalisers=()):
+        job.asked.append((purpose, [theta[0] for theta in policies.values()]))
+        job.seen.append(normalisers or (job.state.normaliser,) * len(policies))
+        found = job.plays.pop(0)
         if found is Abandoned:
             raise Abandoned
         pairs = [np.array([mean - 1.0, mean + 1.0]) for mean in found]
-        returns = dict(zip(thetas, pairs, strict=True))
-        return returns, STEPS, UNSTABLE, np.full(2 * len(thetas), 0.1)
+        returns = {f"evaluation_{name}": pair for name, pair in zip(policies, pairs, strict=True)}
+        return evaluation.Played(returns, STEPS, UNSTABLE, np.full(2 * len(policies), 0.1))
 
-    monkeypatch.setattr(rollout, "evaluate_policies", evaluate_policies)
+    monkeypatch.setattr(evaluation, "play", play)
     return made
 
 

@@ -48,8 +48,13 @@ def look(
     exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, Counter(1)))
+
+    def play_whole() -> np.ndarray:
+        with envs.refuse_errors(env.id):
+            return episodes(params, env, world.rank)
+
     world.gather(None)  # all begin together
-    played = world.gather(run_together(world, lambda: play_or_refuse(params, env, world.rank)))
+    played = world.gather(run_together(world, play_whole))
     others = world.gather(beside_playing(params))
     done = world.shared((1,))
     lines, updating = list[Line](), 0.0
@@ -145,12 +150,6 @@ def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = N
         before, now = now, time.perf_counter()
         found.append((now - before, max(episode.episodic_length, 1)))
     return np.array(found)
-
-
-def play_or_refuse(params: Params, env: envs.Env, rank: int) -> np.ndarray:
-    """Play as `episodes` does. Raises TaskError for what the task's code raises."""
-    with envs.refuse_errors(env.id):
-        return episodes(params, env, rank)
 
 
 def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
