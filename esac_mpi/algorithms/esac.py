@@ -93,8 +93,7 @@ class Plan:
     winners: np.ndarray  # int64 members, best first: w of them, or as many as have a finite return
     p_sac: float
     learns: bool  # whether a SAC phase runs
-    sigma: float  # of the next generation
-    amt_step: float
+    amt_step: float  # of sigma
     amt_step_unclipped: float
     verdict: Verdict
 
@@ -187,14 +186,14 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
     winners = select(now.params, k, found.fitness)  # line 10
     p_sac = esac_timing.p_sac(esac, k)
     verdict = esac_transfer.judge(esac, state, found)
-    return Plan(winners, p_sac, learns, state.sigma + step, step, raw, verdict)
+    return Plan(winners, p_sac, learns, step, raw, verdict)
 
 
 def tune(state: State, plan: Plan) -> None:
     """Take the next generation's sigma. Algorithm 1, line 24."""
     state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
-    state.sigma = plan.sigma
+    state.sigma += plan.amt_step
 
 
 def form_next(now: Now, found: Population, plan: Plan) -> None:

@@ -22,11 +22,12 @@ from esac_mpi.comm.contracts import Learner
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.play import learner_phases, population
+from esac_mpi.play import learner_phases, population, rollout
 from esac_mpi.play.learner_phases import Phase, Steps
 from esac_mpi.play.params import Row, make_policy
 from esac_mpi.play.population import Population
 from esac_mpi.play.rollout import ReturnDiffers
+from esac_mpi.play.transitions import Recorder
 
 
 @dataclass(frozen=True)
@@ -188,12 +189,7 @@ def train(now: Now, learner: Learner, again: Again) -> Steps:
     """Play members' episodes into the replay, then the learner's; learn. Raises ReturnDiffers."""
     esac, replayed = now.params.config.esac, 0
     for place in range(again.members.size):
-        try:
-            rows, count = yield from play_again(now, again, place)
-        except ReturnDiffers as error:
-            there = again.hosts[place] if again.hosts else ""
-            error.add_note(compare_hosts(there, now.world.hosts[0]))
-            raise
+        rows, count = yield from play_again(now, again, place)
         learner.replay.add_rows(rows)
         replayed += count
     cuts = is_virtual(esac)
@@ -205,7 +201,11 @@ def train(now: Now, learner: Learner, again: Again) -> Steps:
 
 
 def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tuple[np.ndarray, int]]:
-    """Play a chosen member's episodes; return transitions and steps. Raises ReturnDiffers."""
+    """Play a chosen member's episodes once more; yield now and then.
+
+    Returns transitions as a replay has them, float32 [count, width], and steps. Raises
+    ReturnDiffers unless the return is the same to the bit, or nan.
+    """
     params, state, esac = now.params, now.state, now.params.config.esac
     policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
     if has_lag(esac):
@@ -214,8 +214,22 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
         slot, sign = population.member(esac, i)
         sigma = slot_sigmas(esac, state)[slot]
         population.perturb(params, policy, now.k, slot, state.parent(slot), sign, sigma)
-    returned = float(again.returns[place])
-    return (yield from population.play_again(now, esac, i, policy, again.cap, returned))
+    recorder, total, steps = Recorder(now.env, esac.fitness_episodes * params.horizon), 0.0, 0
+    for number in range(esac.fitness_episodes):
+        seed, disturb = population.begin_episode(now, esac, i, number, policy)
+        episode = yield from rollout.playing(recorder, policy, seed, None, again.cap, disturb)
+        total += episode.episodic_return
+        steps += episode.episodic_length
+    found, gathered = float(total / esac.fitness_episodes), float(again.returns[place])
+    if found != gathered and not math.isnan(gathered):
+        error = ReturnDiffers(
+            f"member {i} of generation {now.k} had the return {gathered!r}, "
+            f"and has {found!r} when it is played again"
+        )
+        there = again.hosts[place] if again.hosts else ""
+        error.add_note(compare_hosts(there, now.world.hosts[0]))
+        raise error
+    return recorder.rows[: recorder.count], steps
 
 
 def compare_hosts(there: str, here: str) -> str:

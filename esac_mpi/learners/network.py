@@ -84,9 +84,9 @@ class Network:
         activation: str,
         device: torch.device,
         products: torch.dtype = torch.float32,
-        memory: tuple[Tensor, Tensor]
-        | None = None,  # where `values` and `gradient` lie; None: where there is room
+        memory: tuple[Tensor, Tensor] | None = None,
     ) -> None:
+        """memory: where `values` and `gradient` lie; None: where there is room."""
         self.layout = layout
         self.members = len(members)
         self.products = products

@@ -1,7 +1,7 @@
 """A population: members and their addresses, their evaluation, and what it gave, by name."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from esac_mpi.play.counters import Standardising
 from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
 from esac_mpi.play.params import Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import Board, play
-from esac_mpi.play.transitions import Recorder
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
 TINY = 1e-9  # by which a product of floats may lie above the whole number that it is
@@ -264,8 +263,7 @@ def play_member(
         sums = row[at.observation_sums].reshape(3, -1)  # a view
     watch = partial(count_in, sums) if sums.size else None
     for number in range(episodes):
-        seed = episode_seed(now.params, table, now.k, i, number)
-        disturb = make_disturbance(now.params, table, now.k, i, number, policy)
+        seed, disturb = begin_episode(now, table, i, number, policy)
         episode = play(now.env, policy, seed, watch, cap, disturb, table.shift)
         row[at.episodic_return] += episode.episodic_return
         row[at.sign_return] += episode.sign_return
@@ -274,37 +272,6 @@ def play_member(
     row[at.episodic_return] /= episodes
     row[at.sign_return] /= episodes
     return row
-
-
-def play_again(
-    now: Generation[Evolving, object],
-    table: Evolution,
-    i: int,
-    policy: Policy,
-    cap: int,
-    gathered: float,
-) -> Generator[bool, None, tuple[np.ndarray, int]]:
-    """Play the episodes of member i once more; yield now and then.
-
-    policy: has the member's parameters. gathered: what the member's return was; nan: another
-    machine's, or another task's. Returns transitions as a replay has them, float32 [count, width],
-    and steps. Raises ReturnDiffers unless the return is the same to the bit.
-    """
-    params, k = now.params, now.k
-    recorder, total, steps = Recorder(now.env, table.fitness_episodes * params.horizon), 0.0, 0
-    for number in range(table.fitness_episodes):
-        seed = episode_seed(params, table, k, i, number)
-        disturb = make_disturbance(params, table, k, i, number, policy)
-        episode = yield from rollout.playing(recorder, policy, seed, None, cap, disturb)
-        total += episode.episodic_return
-        steps += episode.episodic_length
-    again = float(total / table.fitness_episodes)
-    if again != gathered and not math.isnan(gathered):
-        raise rollout.ReturnDiffers(
-            f"member {i} of generation {k} had the return {gathered!r}, "
-            f"and has {again!r} when it is played again"
-        )
-    return recorder.rows[: recorder.count], steps
 
 
 def play_trial(
@@ -326,24 +293,20 @@ def length_cap(table: Evolution, mean: float) -> int:
     return math.ceil(table.length_cap * mean - TINY)
 
 
-def episode_seed(params: Params, table: Evolution, k: int, i: int, number: int = 0) -> int:
-    """Return the seed of an episode of member i of generation k."""
-    return noise.integer(params.config.seed, Purpose.EPISODE, k, address_of(table, i), number)
+def begin_episode(
+    now: Generation[Evolving, object], table: Evolution, i: int, number: int, policy: Policy
+) -> tuple[int, Callable[[np.ndarray], None] | None]:
+    """Return the seed of an episode of member i, and what adds noise to its actions, if anything.
 
-
-def make_disturbance(
-    params: Params, table: Evolution, k: int, i: int, number: int, policy: Policy
-) -> Callable[[np.ndarray], None] | None:
-    """Make what adds noise to member i's actions in an episode of generation k, None without."""
+    Their address has the member's slot, or the member itself.
+    """
+    seed, k = now.params.config.seed, now.k
+    who = member(table, i)[0] if table.start_states == "pair" else i
+    start = noise.integer(seed, Purpose.EPISODE, k, who, number)
     if not table.action_noise:
-        return None
-    random = noise.generator(params.config.seed, Purpose.ACTION, k, address_of(table, i), number)
-    return rollout.action_noise(policy, table.action_noise, random)
-
-
-def address_of(table: Evolution, i: int) -> int:
-    """Return the address of member i's episodes: its slot, or itself."""
-    return member(table, i)[0] if table.start_states == "pair" else i
+        return start, None
+    random = noise.generator(seed, Purpose.ACTION, k, who, number)
+    return start, rollout.action_noise(policy, table.action_noise, random)
 
 
 def member(table: Evolution, i: int) -> tuple[int, int]:

@@ -43,13 +43,6 @@ def code_of(error: Exception) -> int:
     return getattr(error, "code", WRONG_USAGE)
 
 
-def message_of(error: Exception) -> str:
-    """Return a refusal's message; add a remedy to numpy's about an array without room."""
-    if isinstance(error, MemoryError) and str(error).startswith("Unable to allocate"):
-        return f"{error}: fewer members or episodes need less, and smaller networks (policy.hidden)"
-    return str(error)
-
-
 def run_together(world: World, action: Callable[[], Any]) -> Any:
     """Run `action` on all ranks; if one raises one of REFUSALS, all raise Ended."""
     failure = result = None
@@ -57,7 +50,10 @@ def run_together(world: World, action: Callable[[], Any]) -> Any:
     try:
         result = action()
     except REFUSALS as error:
-        failure = code_of(error), message_of(error), type(error)
+        said = str(error)
+        if isinstance(error, MemoryError) and said.startswith("Unable to allocate"):  # numpy's
+            said += ": fewer members or episodes need less, and smaller networks (policy.hidden)"
+        failure = code_of(error), said, type(error)
     for found in world.gather(failure):
         if found is not None:
             raise Ended(*found)
