@@ -203,10 +203,9 @@ def update(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.
             f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
             "lower variance_init"
         )
-    row: Row = {}
     mixed = len(state.individuals)
+    row: Row = {"kept": len(state.kept)} if mixed else {}
     if mixed:
-        row["kept"] = len(state.kept)
         state.individual_returns = returns[-mixed:].copy()
         state.individual_lengths = lengths[-mixed:]
         select(now, np.reshape(ratios, (2, mixed)))

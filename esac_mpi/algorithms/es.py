@@ -21,7 +21,7 @@ from esac_mpi.config import ES, Evolution, slots
 from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.play import population
-from esac_mpi.play.params import THETA_ES, Generation, Params, Row
+from esac_mpi.play.params import Generation, Params, Row
 from esac_mpi.play.population import Evolving, Population, Trials, evaluate_population
 from esac_mpi.play.rollout import Board, ThetaNotFinite
 
@@ -46,17 +46,10 @@ Now: TypeAlias = Generation[State, None]
 
 def init(params: Params, world: Memory) -> State:
     """Make the state before the first generation."""
-    es, theta = params.config.es, params.initial(THETA_ES)
+    es = params.config.es
     if centre_episodes(es, CENTRE_EVERY):
         world.reserve(*population.board(params, es, CENTRE_EPISODES)[:2])
-    return State(
-        partial_sums=population.partial_sums(params, es, world, 1),
-        theta_es=world.share(theta),
-        adam_m=world.share(np.zeros_like(theta)),
-        adam_v=world.share(np.zeros_like(theta)),
-        sigma=es.sigma,
-        observation_sums=params.unseen(),
-    )
+    return State(**population.initial(params, es, world, 1))
 
 
 def board(params: Params) -> Board:

@@ -64,7 +64,7 @@ from esac_mpi.envs import Env
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play import population
-from esac_mpi.play.params import THETA_ES, THETA_SAC, Params, Row
+from esac_mpi.play.params import THETA_SAC, Params, Row
 from esac_mpi.play.population import Population, evaluate_population
 from esac_mpi.play.rollout import Board
 
@@ -100,28 +100,21 @@ class Plan:
 
 def init(params: Params, world: Memory) -> State:
     """Make the state before the first generation. Algorithm 1, lines 1-3."""
-    theta_es = params.initial(THETA_ES)
-    theta_sac = params.initial(THETA_SAC)
     esac, d = params.config.esac, params.layout.d
     if esac.transfer == "tested":
         world.reserve(*population.board(params, esac, 2 * esac.transfer_episodes)[:2])
-    partial_sums = population.partial_sums(params, esac, world, 2)
+    common = population.initial(params, esac, world, 2)
     children, again = configuration.child_slots(esac), esac_timing.resimulated(esac)
     return State(
-        theta_es=world.share(theta_es),
-        theta_sac=world.share(theta_sac),
+        **common,
+        theta_sac=world.share(params.initial(THETA_SAC)),
         children=world.shared((children, d)),
-        adam_m=world.share(np.zeros_like(theta_es)),
-        adam_v=world.share(np.zeros_like(theta_es)),
-        partial_sums=partial_sums,
-        rebuilt=world.shared((children if len(partial_sums) else 0, d)),
+        rebuilt=world.shared((children if len(common["partial_sums"]) else 0, d)),
         parents=new_population(esac, born=0),
-        observation_sums=params.unseen(),
         flight=InFlight(
             replayed_theta=world.shared((again if esac_timing.has_lag(esac) else 0, d)),
             phase_sums=params.unseen(),
         ),
-        sigma=esac.sigma,
     )
 
 

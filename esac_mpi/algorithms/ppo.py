@@ -67,9 +67,8 @@ def generation(
     def steps(learner: Learner, k: int, sums: np.ndarray | None) -> Steps:
         return learner.begin(own_env, k, 0, options.steps_per_generation, True, sums)
 
-    standardises = options.observation_normalisation
     phase, row, timing = learner_phases.one_phase(
-        world, learner, state, state.theta, steps, standardises
+        world, learner, state, state.theta, steps, options.observation_normalisation
     )
     losses = "critic_loss", "actor_loss", "entropy"
     return {**phase.columns("ppo", "episodes", "episodic_return", *losses), **row}, timing

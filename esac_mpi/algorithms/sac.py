@@ -61,9 +61,8 @@ def generation(
     def steps(learner: Learner, k: int, sums: np.ndarray | None) -> Steps:
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
-    standardises = options.observation_normalisation
     phase, row, timing = learner_phases.one_phase(
-        world, learner, state, state.theta_sac, steps, standardises
+        world, learner, state, state.theta_sac, steps, options.observation_normalisation
     )
     return {**metrics(phase), **row}, timing
 

@@ -117,9 +117,8 @@ def generation(
             return learner.take(found.episodes(), k, sums)
         return learner.begin(env, k, 0, options.steps_per_generation, True, sums)
 
-    standardises = options.observation_normalisation
     phase, row, timing = learner_phases.one_phase(
-        world, learner, state, state.theta, steps, standardises
+        world, learner, state, state.theta, steps, options.observation_normalisation
     )
     laps("learn")
     timing["busy_seconds"] = timing["busy_seconds"] + playing

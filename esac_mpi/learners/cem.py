@@ -52,7 +52,7 @@ class CEM(GradientLearner):
         """Make `updates` updates for each actor [d] in turn, in generation k; none without a batch.
 
         added: with the replay as it was with so many transitions added; None = now. Yields after
-        each update, or how many began; see learning.Steps. Raises LearnerNotFinite.
+        each update, or as `Chunks.make`. Raises LearnerNotFinite.
         """
         self.taught, made, random = [], 0, training.streams(self.seed, k)
         self.update.start()

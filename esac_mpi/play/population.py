@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from esac_mpi.operators.policy import Policy
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Standardising
 from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
-from esac_mpi.play.params import Generation, Params, Row, make_policy
+from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import Board, play
 
 LENGTH_RATE = 0.1  # weight of a generation in the running mean of episode lengths
@@ -195,13 +195,21 @@ def evaluate_population(
     )
 
 
-def partial_sums(params: Params, table: Evolution, world: Memory, rows: int) -> np.ndarray:
-    """Make room for `rows` sums per chunk of slots, float32 [chunks, rows, d]; none for one chunk.
+def initial(params: Params, table: Evolution, world: Memory, rows: int) -> dict[str, Any]:
+    """Make what ES and ESAC have before the first generation. Raises MemoryError.
 
-    It is shared by the node. Raises MemoryError.
+    rows: sums that line 11 makes of each chunk of slots.
     """
-    count = len(noise.chunks(params.layout.d, configuration.slots(table)))
-    return world.shared((count if count > 1 else 0, rows, params.layout.d))
+    theta = params.initial(THETA_ES)
+    chunks = len(noise.chunks(theta.size, configuration.slots(table)))
+    return {
+        "theta_es": world.share(theta),
+        "adam_m": world.share(np.zeros_like(theta)),
+        "adam_v": world.share(np.zeros_like(theta)),
+        "partial_sums": world.shared((chunks if chunks > 1 else 0, rows, theta.size)),
+        "observation_sums": params.unseen(),
+        "sigma": table.sigma,
+    }
 
 
 def sum_chunks(

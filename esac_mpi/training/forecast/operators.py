@@ -29,13 +29,8 @@ def seconds(config: Config, layout: Layout) -> dict[str, float]:
         critic = random.uniform(-0.1, 0.1, climbing.critic_size).astype(np.float32)
         lasted = median_of_calls(lambda: climbing.trained(theta, critic, states, UPDATES, random))
         return {"training": lasted / UPDATES}
-    return birth_time(config, layout, theta, states, random) if declares.offspring(config) else {}
-
-
-def birth_time(
-    config: Config, layout: Layout, theta: np.ndarray, states: np.ndarray, random: Any
-) -> dict[str, float]:
-    """Measure a child and a mutation of theta [d], in states [n, o]; random: a numpy generator."""
+    if not declares.offspring(config):
+        return {}
     erl = config.erl
     found = {
         "crossing": median_of_calls(lambda: genetics.n_point(theta, theta, layout, random)),
