@@ -78,20 +78,18 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
 
 
 def injection_slot(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
-    """Choose the slot for the learner's actor; the public code takes the first of equal worst."""
+    """Choose the slot for the learner's actor: the worst kept, no elite's copy and no child.
+
+    The public code takes the first of equal worst.
+    """
     if erl.injection == "kept":
-        return worst_kept_slot(births, fitness)
+        worst_first = selection.order(fitness)[::-1]
+        kept = worst_first[births.kind[worst_first] == Kind.KEPT]
+        found = [kept, worst_first[births.mutated[worst_first]], worst_first]
+        return int(next(slots[0] for slots in found if slots.size))
     worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
     spares = erl.injection == "worst_or_next" and worst == selected.copies[0]
     return (worst + 1) % len(fitness) if spares else worst
-
-
-def worst_kept_slot(births: Births, fitness: np.ndarray) -> int:
-    """Find the worst slot for the learner's actor, neither an elite's copy nor a child's."""
-    worst_first = selection.order(fitness)[::-1]
-    kind = births.kind[worst_first]
-    found = [worst_first[kind == Kind.KEPT], worst_first[births.mutated[worst_first]], worst_first]
-    return int(next(slots[0] for slots in found if slots.size))
 
 
 def make_offspring(now: Now, births: Births) -> tuple[np.ndarray, np.ndarray, Row]:

@@ -194,11 +194,11 @@ def exchange(now: Now, child: int) -> Exchange:
     random = noise.generator(seed, Purpose.CROSSOVER, k, child)
     taken = evolution.exchanged_rows(random, (tensor.shape for tensor in params.layout.tensors))
     rows = params.layout.rows()
-    return lambda block, part: expand(taken, rows, part)
 
+    def by_row(block: int, part: slice) -> np.ndarray:
+        first = np.searchsorted(rows, part.start, "right") - 1
+        last = np.searchsorted(rows, part.stop)
+        edges = rows[first : last + 1].clip(part.start, part.stop)
+        return np.repeat(taken[first:last], np.diff(edges))
 
-def expand(taken: np.ndarray, rows: np.ndarray, part: slice) -> np.ndarray:
-    """Expand chosen rows [rows] of bounds [rows + 1] to a block's parameters, bool [block size]."""
-    first, last = np.searchsorted(rows, part.start, "right") - 1, np.searchsorted(rows, part.stop)
-    edges = rows[first : last + 1].clip(part.start, part.stop)
-    return np.repeat(taken[first:last], np.diff(edges))
+    return by_row

@@ -45,13 +45,11 @@ def centered_ranks(fitness: np.ndarray) -> np.ndarray:
 
 def shaped(shaping: str, fitness: np.ndarray, sign_return: np.ndarray) -> np.ndarray:
     """Shape returns and reward-sign sums [n] as config says: the F_i of line 11, float64 [n]."""
-    ways = {
-        "centered_ranks": lambda: centered_ranks(fitness),
-        "standardised": lambda: standardised(fitness),
-        "sign": lambda: worst_for_not_finite(sign_return),
-        "sign_ranks": lambda: centered_ranks(sign_return),
-    }
-    return ways[shaping]()
+    if shaping == "sign":
+        return worst_for_not_finite(sign_return)
+    if shaping == "sign_ranks":
+        return centered_ranks(sign_return)
+    return standardised(fitness) if shaping == "standardised" else centered_ranks(fitness)
 
 
 def standardised(fitness: np.ndarray) -> np.ndarray:

@@ -37,44 +37,21 @@ def update_ratio(aes: AESRL, f_z: float, f_mean: float) -> float:
     """Compute p of Eq. (4), -1 to 1: 1 moves the mean to the individual, below 0 away from it."""
     if not math.isfinite(f_mean):
         return 1.0 if aes.mean_rule == "full_move" else aes.p_positive
-    return RATIOS[aes.mean_rule](aes, f_z, f_mean) or 0.0  # no negative zero
-
-
-def full_move(aes: AESRL, f_z: float, f_mean: float) -> float:
-    """Return p of the (1+1)-ES. Eq. (5)."""
-    return 1.0 if f_mean < f_z else 0.0
-
-
-def linear(aes: AESRL, f_z: float, f_mean: float) -> float:
-    """Return p of the fixed range, linear. Eqs. (6) and (7)."""
-    return _sign_factor(aes, f_mean < f_z) * _clipped((f_z - f_mean) / aes.fitness_range)
-
-
-def sigmoid(aes: AESRL, f_z: float, f_mean: float) -> float:
-    """Compute p of the fixed range, sigmoid. Eqs. (7), (8); to inferiors too if p_negative > 0."""
-    x = (f_z - f_mean) / aes.fitness_range
-    decay = math.exp(-abs(x))
-    p = (1 if x >= 0 else decay) / (1 + decay)
-    return p if aes.sigmoid_signless else _sign_factor(aes, f_mean < f_z) * p
-
-
-def absolute(aes: AESRL, f_z: float, f_mean: float) -> float:
-    """Return p of the absolute baseline. Eq. (9)."""
-    return _over_baseline(aes, f_z + aes.absolute_baseline, f_mean + aes.absolute_baseline)
-
-
-def relative(aes: AESRL, f_z: float, f_mean: float) -> float:
-    """Return p of the relative baseline. Eq. (10): f_rb = f_mean - f_b."""
-    return _over_baseline(aes, f_z - f_mean + aes.relative_baseline, aes.relative_baseline)
-
-
-RATIOS = {
-    "full_move": full_move,
-    "linear": linear,
-    "sigmoid": sigmoid,
-    "absolute": absolute,
-    "relative": relative,
-}
+    superior, x = f_mean < f_z, (f_z - f_mean) / aes.fitness_range
+    if aes.mean_rule == "full_move":  # of the (1+1)-ES, Eq. (5)
+        p = float(superior)
+    elif aes.mean_rule == "linear":  # fixed range, Eqs. (6) and (7)
+        p = _sign_factor(aes, superior) * _clipped(x)
+    elif aes.mean_rule == "sigmoid":  # fixed range, Eqs. (7), (8); to inferiors if p_negative > 0
+        decay = math.exp(-abs(x))
+        p = (1 if x >= 0 else decay) / (1 + decay)
+        if not aes.sigmoid_signless:
+            p *= _sign_factor(aes, superior)
+    elif aes.mean_rule == "absolute":  # absolute baseline, Eq. (9)
+        p = _over_baseline(aes, f_z + aes.absolute_baseline, f_mean + aes.absolute_baseline)
+    else:  # relative baseline, Eq. (10): f_rb = f_mean - f_b
+        p = _over_baseline(aes, f_z - f_mean + aes.relative_baseline, aes.relative_baseline)
+    return p or 0.0  # no negative zero
 
 
 def _over_baseline(aes: AESRL, individual: float, mean: float) -> float:
