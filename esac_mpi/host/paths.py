@@ -9,18 +9,18 @@ from pathlib import Path
 Kind = Callable[[str], Exception]  # of the error for a path that names no place
 
 
-def read_path(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
+def read_path(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:
     """Read a path that a person gives; also as argparse's `type`. Raises an error of this kind."""
     return Path(expand_home(text, kind))
 
 
-def expand_home(text: str | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
+def expand_home(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeError) -> str:
     """Expand a leading ~ or ~user, and change nothing else. Raises an error of this kind.
 
     What was expanded can be expanded again. A variable at the beginning is refused: a shell leaves
     it in single quotes, and TOML has none.
     """
-    said = os.fspath(text)
+    said = os.fsdecode(text)
     if "\0" in said:
         raise kind(f"{said!r}: no path has a NUL character")
     found = os.path.expanduser(said)

@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from esac_mpi.config import (
     Config,
     as_words,
@@ -61,11 +63,16 @@ def train(
         told = f"the first argument is a TOML file, a Config or None, not a {type(config).__name__}"
         remedy = "settings are the second one: train(None, {...})"
         raise errors.WrongUsage(f"esac_mpi.train: {told}; {remedy}")
-    if callback is not None and not callable(callback):
-        raise errors.WrongUsage(f"esac_mpi.train: callback = {callback!r}: expected a function")
-    places = {"run_dir": run_dir, "start_from": start_from}
+    require("given", given, given is None or isinstance(given, Mapping), "settings by name")
+    require("callback", callback, callback is None or callable(callback), "a function")
+    for name, switch in {"fresh": fresh, "quiet": quiet}.items():
+        require(name, switch, isinstance(switch, bool | np.bool_), "True or False")
     named = dict(given or {})
-    named |= {name: os.fspath(path) for name, path in places.items() if path is not None}
+    for name, path in {"run_dir": run_dir, "start_from": start_from}.items():
+        if path is not None:
+            require(name, path, isinstance(path, str | os.PathLike), "a path")
+            require(name, path, name not in named, "it here or in the settings, not twice")
+            named[name] = os.fspath(path)
     command = ["esac_mpi.train"]
     if not (config is None or isinstance(config, Config)):
         command.append(os.fspath(config))
@@ -73,7 +80,7 @@ def train(
         command += [f"--{name}", *as_words(value)]
     if fresh:
         command.append("--fresh")
-    asked = session.Asked(lambda: (resolve(config, named), fresh), command, callback)
+    asked = session.Asked(lambda: (resolve(config, named), bool(fresh)), command, callback)
     try:
         code, path, _ = session.guest(asked, quiet)
     except ended.Ended as end:
@@ -85,6 +92,12 @@ def train(
     from esac_mpi.record import Run  # rank 0 alone reads files
 
     return Run.open(path)
+
+
+def require(name: str, value: object, fits: bool, expected: str) -> None:
+    """Raise WrongUsage for an argument of `train` that does not fit."""
+    if not fits:
+        raise errors.WrongUsage(f"esac_mpi.train: {name} = {value!r:.80}: expected {expected}")
 
 
 def import_training() -> tuple[Any, Any]:

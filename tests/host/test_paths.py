@@ -39,6 +39,7 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
         assert paths.read_path(text) == path
         assert paths.read_path(paths.read_path(text)) == path
     assert paths.read_path("~root") == Path("/root")
+    assert paths.read_path(b"~/x") == home / "x"
     # what needs no home stays as it was written
     assert paths.expand_home("./runs//x/") == "./runs//x/"
     for text in (NOBODY, "$SCRATCH/x", "${USER}/b"):

@@ -124,9 +124,25 @@ def test_what_is_no_configuration_is_told_where_it_belongs(tmp_path):
     ):
         with pytest.raises(WrongUsage, match=re.escape(said)):
             esac_mpi.train(config, quiet=True)
-    with pytest.raises(WrongUsage, match="callback = 3: expected a function"):
-        esac_mpi.train(None, TINY, run_dir=tmp_path / "run", callback=3)
-    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"callback": 3}, "callback = 3: expected a function"),
+        ({"given": "seed=3"}, "given = 'seed=3': expected settings by name"),
+        ({"run_dir": 3}, "run_dir = 3: expected a path"),
+        ({"start_from": Config()}, "start_from = Config(algorithm='esac'"),
+        ({"fresh": "no"}, "fresh = 'no': expected True or False"),
+        ({"quiet": 1}, "quiet = 1: expected True or False"),
+        ({"given": {**TINY, "run_dir": "other"}}, "expected it here or in the settings"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_named(arguments, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WrongUsage, match=re.escape(said)):
+        esac_mpi.train(**{"given": TINY, "run_dir": "run", **arguments})
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_runs_of_other_settings_or_no_checkpoint_are_refused(tmp_path):
