@@ -20,7 +20,8 @@ tensorboard   curves against --step: eval/mean_reward, rollout/ep_rew_mean (of 5
 
 A policy's file contains its action bounds and normaliser. It is read back, and asked for the
 actions of 1,000 observations of a size from 0.1 to 10. If one differs by more than 1e-4 half ranges
-of the action (float32 sums in another order), the file is removed and the command fails.
+of the action, and by more than ten times float32's rounding, the file is removed and the command
+fails.
 Cost: 1 s for npz, csv and tensorboard; 5 to 15 s for the others, mostly imports. Exit codes: 0; 1 a
 file acts differently; 2 wrong usage, no policy, not writable; 65 unreadable run; 130 after Ctrl-C.
 """
@@ -37,7 +38,7 @@ from esac_mpi.analysis.command import opened, parser, pause, print_all, refuse_u
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import read_path
-from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, TOLERANCE, difference
+from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, allowed, difference
 
 ACTS_OTHERWISE = 1  # exit code
 
@@ -100,12 +101,12 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
     out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
     if not os.access(out.parent, os.W_OK):
         raise Unusable(f"{out.parent}: not a directory that can be written; choose another --out")
-    found = difference(policy, write(policy, out))
+    found, most = difference(policy, write(policy, out)), allowed(policy)
     limit = (
         f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
-        f"(allowed: {TOLERANCE:.0e}, float32)"
+        f"(allowed: {most:.0e}, float32)"
     )
-    if not found <= TOLERANCE:
+    if not found <= most:
         out.unlink()
         raise Unusable(f"{out} removed: it acts otherwise, by {limit}", ACTS_OTHERWISE)
     yield out

@@ -10,13 +10,14 @@ import numpy as np
 from esac_mpi.envs import half_range
 from esac_mpi.operators.kernels import LAYER_NORM_EPSILON
 
-TOLERANCE = 1e-4  # largest difference of an action, in half ranges of the action
+TOLERANCE = 1e-4  # of the difference of an action, in half ranges of the action
+ROUNDING = 10  # times what float32 costs the policy itself are tolerated, too
 OBSERVATIONS = 1000
 Actor = Callable[[np.ndarray], np.ndarray]  # float32 [m, o] -> [m, a]
 
 
-def npz(policy: Any, out: Path) -> Actor:
-    """Write arrays; return how they act, in plain numpy."""
+def arrays_of(policy: Any) -> dict[str, Any]:
+    """Return the arrays of an npz."""
     layers = policy.layout.layers(policy.theta)
     layers[-1] = layers[-1]._replace(weight=policy.layout.unscaled(layers[-1].weight))
     arrays = {
@@ -27,13 +28,12 @@ def npz(policy: Any, out: Path) -> Actor:
     }
     if policy.normaliser is not None:
         arrays |= {"mean": policy.normaliser.mean, "std": policy.normaliser.std}
-    arrays |= {
-        name: np.array(getattr(policy, name))
-        for name in ("low", "high", "activation", "output", "task")
-    }
-    with out.open("wb") as file:  # savez appends a suffix to a name
-        np.savez(file, **arrays)
-    p = dict(np.load(out))
+    names = ("low", "high", "activation", "output", "task")
+    return arrays | {name: np.array(getattr(policy, name)) for name in names}
+
+
+def actor(p: dict[str, np.ndarray]) -> Actor:
+    """Return how the arrays of an npz act, in plain numpy, as exactly as their observations are."""
     hidden: Actor = np.tanh if p["activation"] == "tanh" else lambda x: np.maximum(x, 0)
     squash: Actor = np.tanh if p["output"] == "tanh" else lambda x: np.clip(x, -1, 1)
 
@@ -41,7 +41,7 @@ def npz(policy: Any, out: Path) -> Actor:
         if "mean" in p:
             x = np.clip((x - p["mean"]) / p["std"], -5, 5)
         seen = x
-        for i in range(len(layers)):
+        for i in range(sum(name[0] == "W" for name in p)):
             x = hidden(x) if i else x
             if x.shape[-1] < p[f"W{i}"].shape[1]:  # the linear path
                 x = np.concatenate([x, seen], -1)
@@ -53,6 +53,13 @@ def npz(policy: Any, out: Path) -> Actor:
         return np.clip((high + low) / 2 + (high - low) / 2 * squash(x), low, high)
 
     return act
+
+
+def npz(policy: Any, out: Path) -> Actor:
+    """Write arrays; return how they act."""
+    with out.open("wb") as file:  # savez appends a suffix to a name
+        np.savez(file, **arrays_of(policy))
+    return actor(dict(np.load(out)))
 
 
 def module(policy: Any) -> Any:
@@ -148,6 +155,12 @@ def difference(policy: Any, act: Actor) -> float:
     centre = (policy.high + policy.low) / 2
     largest = float((np.abs(ours - centre) / half).max())
     return float((np.abs(act(x) - ours) / half).max() / (min(1.0, largest) or 1.0))
+
+
+def allowed(policy: Any) -> float:
+    """Return the difference that is tolerated: sums in another order are more off if larger."""
+    exact = actor(arrays_of(policy))
+    return max(TOLERANCE, ROUNDING * difference(policy, lambda x: exact(x.astype(np.float64))))
 
 
 # what writes it, and the suffix of its file

@@ -113,6 +113,21 @@ def test_the_check_finds_a_difference_of_outputs_that_are_small(tmp_path):
     assert formats.difference(policy, policy) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("sizes", "bounds"), [((3, 64, 64, 2), (-1.0, 1.0)), ((3, 5, 2), (299.9, 300.1))]
+)
+def test_what_float32_costs_is_allowed(tmp_path, sizes, bounds, exported):
+    """With large weights, and for an action of a narrow range far from 0."""
+    theta = 5 * np.random.default_rng(1).standard_normal(Layout(sizes).d).astype(np.float32)
+    path = save(tmp_path / "p.h5", theta, sizes, bounds=bounds)
+    exported(path, "npz", tmp_path / "p.npz")
+    policy = Policy.load(path)
+    next_one = formats.difference(policy, lambda x: np.nextafter(policy(x), np.float32(1e3)))
+    other = formats.difference(policy, lambda x: policy(1.01 * x))
+    assert next_one < formats.allowed(policy) < other
+    assert formats.allowed(policy) > formats.TOLERANCE
+
+
 def test_where_a_policy_cannot_be_written_is_named(tmp_path, call):
     path = save(tmp_path / "p.h5")
     said = call("export", path, "--format=npz", f"--out={tmp_path / 'no/p.npz'}", code=2).err
