@@ -16,7 +16,7 @@ from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.host.invocation import call_of
-from esac_mpi.host.paths import read_path
+from esac_mpi.host.paths import PathLike, list_paths, read_path
 from esac_mpi.host.run_directory import moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -165,12 +165,12 @@ def try_open(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Ex
     return runs, problems, DAMAGED if damaged else 2 if problems else 0
 
 
-def opened(paths: Iterable[str | Path]) -> list[RunFiles]:
+def opened(paths: PathLike | Iterable[PathLike]) -> list[RunFiles]:
     """Open every run once, in order, but those that --fresh set aside for another one of them.
 
     Raises Unusable, a sentence for each that cannot be read.
     """
-    places = [Path(path) for path in paths]
+    places = list_paths(paths)
     aside = [place for place in places if moved_from(place) in {*places} - {place}]
     if aside:
         note(f"left out, as --fresh set them aside: {shorten(place.name for place in aside)}")

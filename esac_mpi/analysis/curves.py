@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.clock import generation_ends
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.returns import BETTER, WINDOW, evaluated, training, training_returns
 from esac_mpi.record import RunFiles
 
@@ -58,10 +59,12 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 def position(run: RunFiles, x: Axis) -> np.ndarray:
     """Return the generations' positions on an axis, float64 [generations]; wall time in seconds.
 
-    Raises Unusable for ranks where the run has no clock on others.
+    Raises Unusable for another axis, and for ranks where the run has no clock on others.
     """
-    if isinstance(x, int):
-        return generation_ends(run, x)
+    if isinstance(x, int | np.integer):
+        return generation_ends(run, int(x))
+    if x not in AXES:
+        raise Unusable(f"axis {x!r}: there are {', '.join(AXES)}, or a number of ranks")
     if x == "env_steps":
         names = [f"metrics/env_steps_{kind}" for kind in ("population", "learner", "replayed")]
         kinds = [column(run, name) for name in names]

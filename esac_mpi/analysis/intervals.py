@@ -86,6 +86,9 @@ def interval(
     strata: Strata, statistic: Statistic = iqm, draws: int = DRAWS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Bootstrap a statistic's interval, (low, high). Raises ValueError for one seed."""
+    strata = [np.asarray(stratum) for stratum in strata]
+    if not (strata and all(stratum.ndim for stratum in strata)):
+        raise ValueError("expected a list of arrays, one for each task: interval([values])")
     if any(len(stratum) < 2 for stratum in strata):
         raise ValueError("an interval needs at least two seeds")
     random = np.random.default_rng(0)

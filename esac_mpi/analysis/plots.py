@@ -145,6 +145,8 @@ def figure(
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
+    if what not in TITLES:
+        raise Unusable(f"figure {what!r}: there are {', '.join(TITLES)}")
     runs = select_begun(runs)
     if what == "return":
         require_policy(runs, policy)

@@ -3,10 +3,16 @@
 import os
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 Kind = Callable[[str], Exception]  # of the error for a path that names no place
+PathLike = str | os.PathLike[str]
+
+
+def list_paths(paths: PathLike | Iterable[PathLike]) -> list[Path]:
+    """List one path, or several."""
+    return [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
 
 
 def read_path(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeError) -> Path:

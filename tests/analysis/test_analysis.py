@@ -1,6 +1,7 @@
 """esac_mpi.analysis as a notebook has it; runs of an algorithm and a policy unheard of here."""
 
 import dataclasses
+import importlib
 import re
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -157,3 +158,22 @@ def test_the_example_for_notebooks_runs(tmp_path, monkeypatch, capsys):
         "A-v0  ES: 13.0 [10.0, 16.0]",
     ]
     assert there["curve"].y.tolist() == [0, 10]
+    table = page[page.index("| you want | call |") : page.index("[Exit codes]")]
+    for call, module in re.findall(r"`([^`]+)` of `(esac_mpi\.analysis[^`]+)`", table):
+        for name in re.findall(r"(\w+)\(", call) or [call]:
+            assert callable(getattr(importlib.import_module(module), name))
+
+
+def test_a_name_that_is_none_is_answered_by_those_that_there_are(tmp_path):
+    runs = analysis.opened(make(tmp_path / "a"))  # one path, not in a list
+    for wrong, said in (
+        (lambda: analysis.return_curve(runs[0], "steps"), "axis 'steps': there are env_steps, "),
+        (lambda: analysis.training_curve(runs[0], "steps"), "axis 'steps': there are env_steps, "),
+        (lambda: plots.figure(runs, "returns"), "figure 'returns': there are return, "),
+    ):
+        with pytest.raises(analysis.Unusable, match=said):
+            wrong()
+    for strata in ([], np.ones(3)):
+        with pytest.raises(ValueError, match=r"interval\(\[values\]\)"):
+            analysis.interval(strata)
+    assert analysis.interval([[1, 1]]) == (1, 1)

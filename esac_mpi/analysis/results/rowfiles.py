@@ -10,6 +10,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import DAMAGED, Unusable, shorten
 from esac_mpi.analysis.results.rows import Row
+from esac_mpi.host.paths import PathLike, list_paths
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 LATER = {"clock", "settings", "changed"}  # columns that older files lack
@@ -47,13 +48,13 @@ def write(path: Path, rows: Iterable[Row]) -> None:
     beside.replace(path)
 
 
-def read(paths: Iterable[Path]) -> list[Row]:
-    """Return the rows of files in their order.
+def read(paths: PathLike | Iterable[PathLike]) -> list[Row]:
+    """Return the rows of one or several files, in their order.
 
     Raises Unusable: not there, empty, twice, or with other settings or another core under the same
     name (code 2), damaged (65).
     """
-    found = [row for path in paths for row in read_one(path)]
+    found = [row for path in list_paths(paths) for row in read_one(path)]
     ends: dict[Any, int] = {}
     for row in found:
         if row.generation <= ends.get(row.run, -1):
