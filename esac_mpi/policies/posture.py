@@ -37,7 +37,8 @@ class Body:
         except (TypeError, ValueError):  # its _get_obs takes something, or gives no numbers
             known = False
         if not known:
-            raise Unusable(f"{env.id}: what it observes of a state that was set is not known")
+            told = f"{env.id}: what it observes of a state that was set is not known"
+            raise Unusable(f"{told}; give it a method _get_obs() that returns its observation")
         self.tilt(0.0, np.random.default_rng(0), noise=0.0)
         self._upright = self._data.xmat[self._body].reshape(3, 3).copy()
         self.standing = float(self._data.xipos[self._body, 2])
@@ -84,11 +85,11 @@ class Body:
 
     def _observation(self) -> np.ndarray:
         env, task = self._env, library(self._env)
-        if hasattr(task, "physics"):
-            return env._flat(task.task.get_observation(task.physics))  # type: ignore[attr-defined]
-        return np.array(task._get_obs() if hasattr(task, "_get_obs") else (), np.float32).reshape(
-            -1
-        )
+        if hasattr(task, "_get_obs"):
+            return np.array(task._get_obs(), np.float32).reshape(-1)
+        if not hasattr(task, "physics"):
+            return np.zeros(0)
+        return env._flat(task.task.get_observation(task.physics))  # type: ignore[attr-defined]
 
     def posture(self) -> tuple[float, float]:
         """Return (lean, forward positive [degrees], height of the body's centre of mass [m])."""

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from commands import command, tool
+from conftest import ROOT
 from saved_policies import constant
 
 from esac_mpi import Policy, envs
@@ -126,6 +127,18 @@ def test_a_task_whose_observation_is_another_is_not_tilted(monkeypatch):
     monkeypatch.setattr(env, "reset", lambda seed: reset(seed) + 1)  # as a wrapper might
     with pytest.raises(Unusable, match="of a state that was set is not known"):
         posture.Body(env)
+
+
+def test_an_own_task_with_the_suites_physics_is_tilted_by_its_get_obs(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs/example")
+    env = envs.make("backwards:Backwards-v0")
+    with pytest.raises(Unusable, match=r"give it a method _get_obs\(\)"):
+        posture.Body(env)
+    own = stage.library(env)
+    seen = lambda: SimpleNamespace(observation=own.task.get_observation(own.physics))  # noqa: E731
+    monkeypatch.setattr(own, "_get_obs", lambda: own.flat(seen()), raising=False)
+    observation = posture.Body(env).tilt(30, np.random.default_rng(0), noise=0)
+    assert np.degrees(observation[1]) == pytest.approx(30)  # z and pitch come first
 
 
 def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, call):
