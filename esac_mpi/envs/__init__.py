@@ -160,11 +160,8 @@ def transition(
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
-    return (
-        answer
-        if abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable
-        else None
-    )
+    sound = abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable
+    return answer if sound else None
 
 
 def make(id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> Env:

@@ -46,16 +46,11 @@ class CyclicMDP:
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take the largest output's action; return observation, reward, terminated, truncated."""
-        clockwise = (
-            np.argmax(check_finite(self, "action", np.asarray(action, np.float32))) == CLOCKWISE
-        )
+        outputs = check_finite(self, "action", np.asarray(action, np.float32))
+        clockwise = np.argmax(outputs) == CLOCKWISE
         reward = self._rewards[self._state] if clockwise else -1.0
         if clockwise:
             self._state = (self._state + 1) % 3
         self._steps += 1
-        return (
-            self._observations[self._state].copy(),
-            reward,
-            not clockwise,
-            self._steps >= self.horizon,
-        )
+        observation = self._observations[self._state].copy()
+        return observation, reward, not clockwise, self._steps >= self.horizon

@@ -40,12 +40,10 @@ class DMControlEnv(Stepped):
         action = self._env.action_spec()
         observations = self._env.observation_spec()
         self.id = id
-        bounds = (
-            np.broadcast_to(action.minimum, action.shape),
-            np.broadcast_to(action.maximum, action.shape),
-        )
-        self.low, self.high = action_bounds(id, *bounds)
-        self._own_bounds = own_bounds(self, *bounds)
+        ends = action.minimum, action.maximum
+        low, high = (np.broadcast_to(end, action.shape) for end in ends)
+        self.low, self.high = action_bounds(id, low, high)
+        self._own_bounds = own_bounds(self, low, high)
         self.action_size = self.low.size
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
         # a float, and there is no public name; the last step is the first not below it
@@ -82,6 +80,5 @@ class DMControlEnv(Stepped):
         return self._flat(timestep.observation), float(timestep.reward), terminated, truncated
 
     def _flat(self, observation: dict[str, np.ndarray]) -> np.ndarray:
-        return np.concatenate(
-            [np.ravel(observation[name]) for name in self._names], dtype=np.float32
-        )
+        parts = [np.ravel(observation[name]) for name in self._names]
+        return np.concatenate(parts, dtype=np.float32)

@@ -36,6 +36,7 @@ from esac_mpi.envs import (
     warning_counts,
 )
 from esac_mpi.envs.closed_loop import Stepped
+from esac_mpi.envs.identity import origin
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.host import process_state
 from esac_mpi.host.stop import EndsRun
@@ -60,7 +61,8 @@ class GymnasiumEnv(Stepped):
         space = self._env.action_space
         self._choices = space if isinstance(space, Discrete) else None
         self.discrete = self._choices is not None
-        self.continuous_form = _continuous(id)
+        other = id.replace("-v", "Continuous-v")
+        self.continuous_form = f" Did you mean '{other}'?" if other in gymnasium.registry else ""
         self.low, self.high = action_bounds(id, *_bounds(id, space))
         self.action_size = self.low.size
         self.observation_size = math.prod(_shape(self._env.observation_space))
@@ -102,10 +104,6 @@ class GymnasiumEnv(Stepped):
         except (TypeError, ValueError) as error:
             raise TaskError(f"{self.id}: reset answers no array of its space: {error}") from error
         return check_finite(self, "observation", flat)
-
-    def close(self) -> None:
-        """Close the library's environment."""
-        self._env.close()
 
     @property
     def layers(self) -> list[Any]:
@@ -159,15 +157,14 @@ class GymnasiumEnv(Stepped):
         return clip_to_own(self, native, self._own_bounds)
 
 
-def _import_module(id: str) -> str:
-    """Import the module of module:EnvId, without dm_control's warning on every rank; give EnvId."""
-    module, _, name = id.rpartition(":")
+def _import_module(id: str) -> None:
+    """Import the module of module:EnvId, without dm_control's warning on every rank."""
+    module = id.rpartition(":")[0]
     if module and module not in sys.modules:
         # GLFW's: there is no display, which dm_control looks for
         warnings.filterwarnings("ignore", message=r"\(65550\)")
         import_module(module)
         import_mujoco()  # again: dm_control has set its own handler
-    return name
 
 
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -204,17 +201,11 @@ def _suggest(id: str) -> str:
         meant = nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
         return meant if meant == OWN_ID or "/" in id else f"{meant} {OWN_ID}"
     package = module.partition(".")[0]
-    there = [known for known, spec in gymnasium.registry.items() if _package(spec) == package]
+    registered = gymnasium.registry.items()
+    there = [known for known, spec in registered if origin(spec).partition(".")[0] == package]
     more = ", ..." if len(there) > MOST else ""
     listed = f"{module} registers {', '.join(there[:MOST])}{more}."
     return nearest(name, there, listed if there else OWN_ID, module + colon)
-
-
-def _package(spec: Any) -> str:
-    """Name the package that an environment's code is in."""
-    entry = spec.entry_point
-    place: str = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
-    return place.partition(":")[0].partition(".")[0]
 
 
 def _refuse_pixels(id: str, space: Space[Any]) -> None:
@@ -233,10 +224,9 @@ def _boxes(space: Space[Any]) -> Iterator[Box]:
     """Yield the arrays that a space is made of."""
     if isinstance(space, Box):
         yield space
-    for part in (
-        space.values() if isinstance(space, Dict) else space if isinstance(space, Tuple) else ()
-    ):
-        yield from _boxes(part)
+    elif isinstance(space, Dict | Tuple):
+        for part in space.values() if isinstance(space, Dict) else space:
+            yield from _boxes(part)
 
 
 def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -253,12 +243,6 @@ def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarra
 def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
     assert space.shape is not None  # a Box, by _build
     return space.shape
-
-
-def _continuous(id: str) -> str:
-    """Return a hint at the continuous form of a discrete task, where Gymnasium has one."""
-    continuous = id.replace("-v", "Continuous-v")
-    return f" Did you mean '{continuous}'?" if continuous in gymnasium.registry else ""
 
 
 def _keeps_world(env: gymnasium.Env[Any, Any]) -> bool:

@@ -129,8 +129,7 @@ def humanoid(env: Any) -> ClosedLoop:
         cost[0] = control * _square_sum(ctrl) + contact_cost
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
-        return gain - after[1], healthy
+        return forward * ((after[0] - before[0]) / dt) + healthy * survival - after[1], healthy
 
     bodies = [field[1:] for field in (data.cinert, data.cvel)]  # without the world
     observed = [data.qpos[2:], data.qvel, *bodies, data.qfrc_actuator[6:], forces[1:]]

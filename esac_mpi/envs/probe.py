@@ -97,11 +97,8 @@ def _answers(env: Env, which: int, steps: int) -> Iterator[tuple[bytes, bytes, b
         action = random.uniform(env.low, env.high).astype(np.float32)
         try:
             if ended:
-                yield (
-                    env.reset(integer(0, Purpose.PROBE, member=which, block=1 + number)).tobytes(),
-                    b"",
-                    b"",
-                )
+                seed = integer(0, Purpose.PROBE, member=which, block=1 + number)
+                yield env.reset(seed).tobytes(), b"", b""
             observation, reward, terminated, truncated = env.step(action)
             ended = terminated or truncated
             yield observation.tobytes(), struct.pack("<d", reward), bytes([terminated, truncated])
