@@ -11,7 +11,7 @@ held as long as the run lives (lock.py).
 from esac_mpi.host.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.checkpoints import Checkpoint
 from esac_mpi.record.directory_check import settings_of
-from esac_mpi.record.files import digest, publish, read
+from esac_mpi.record.files import digest, read
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
 from esac_mpi.record.run import Run
 from esac_mpi.record.sources import compare_start, source
@@ -19,6 +19,5 @@ from esac_mpi.record.status import read_status
 
 __all__ = [
     "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable",
-    "Unsaved", "compare_start", "digest", "publish", "read", "read_status", "settings_of",
-    "source",
+    "Unsaved", "compare_start", "digest", "read", "read_status", "settings_of", "source",
 ]  # fmt: skip

@@ -15,9 +15,24 @@ from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.files import TAIL, Arrays, read, select_group
 from esac_mpi.record.history import Closed
-from esac_mpi.record.replays import REPLAY, Segment
+
+REPLAY = "replay"  # folder of the replay's segments
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A closed, published part of the replay ring."""
+
+    index: int  # of replays.SEGMENT transitions each, counted from the first transition ever
+    start: int  # first transition it holds, later than where it begins if the ring had lost some
+    sha256: str  # digest of its rows
+
+    @property
+    def name(self) -> str:
+        """File name in replay/."""
+        return f"segment-{self.index:08d}-{self.sha256[:8]}.h5"
 
 
 @dataclass

@@ -88,22 +88,8 @@ def missing_value(dtype: np.dtype) -> Any:
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
 
 
-def publish(
-    path: Path,
-    arrays: Mapping[str, np.ndarray],
-    attributes: Mapping[str, Any],
-    previous: bool = False,
-) -> int:
-    """Replace `path` by an HDF5 file of the arrays and attributes; return its size [bytes].
-
-    Array names may contain '/'. previous=True keeps the file that was there under its name with
-    _prev. Raises Unsaved.
-    """
-    return store(path, image(arrays, attributes), previous)
-
-
 def store(path: Path, made: Image, previous: bool = False) -> int:
-    """Replace `path` by an image, as `publish` does; return its size [bytes]. Raises Unsaved."""
+    """Replace `path` by an image; previous=True keeps *_prev. Return [bytes]. Raises Unsaved."""
     block = _user_block(made.schema, len(made.content), made.sha256)
     replace(path, (block, made.content), previous)
     return len(block) + len(made.content)
@@ -212,7 +198,7 @@ class Header(NamedTuple):
 
 
 def header(path: Path, stream: BinaryIO) -> Header:
-    """Read the user block. Raises Unreadable; OtherSchema outside SCHEMA to NEWEST."""
+    """Read the user block of a whole file. Raises Unreadable; OtherSchema for another version."""
     block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     if found is None:
@@ -228,6 +214,9 @@ def header(path: Path, stream: BinaryIO) -> Header:
             f"{path}: schema {schema}, written by another version of esac_mpi; this one reads "
             f"schemas {SCHEMA} to {NEWEST}"
         )
+    there = os.fstat(stream.fileno()).st_size - USER_BLOCK
+    if there != size:
+        raise Unreadable(f"{path}: truncated: {there:,} of {size:,} bytes")
     return Header(schema, size, sha256)
 
 
@@ -235,11 +224,9 @@ def check(path: Path, sha256: str = "") -> None:
     """Raise Unreadable unless a file is there, whole by header and size, and of this sha256."""
     try:
         with path.open("rb") as stream:
-            found, size = header(path, stream), os.fstat(stream.fileno()).st_size - USER_BLOCK
+            found = header(path, stream)
     except OSError as error:
         raise translate_error(path, error) from error
-    if size != found.size:
-        raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
     if sha256 not in ("", found.sha256):
         raise Unreadable(f"{path}: not the file that was named")
 
@@ -247,12 +234,9 @@ def check(path: Path, sha256: str = "") -> None:
 def verify(path: Path, stream: BinaryIO) -> Header:
     """Read the whole file piece by piece and compare it with its user block. Raises Unreadable."""
     found = header(path, stream)
-    size, sha256 = 0, hashlib.sha256()
+    sha256 = hashlib.sha256()
     while piece := stream.read(2**20):
-        size += len(piece)
         sha256.update(piece)
-    if size != found.size:
-        raise Unreadable(f"{path}: truncated: {size:,} of {found.size:,} bytes")
     if sha256.hexdigest() != found.sha256:
         raise Unreadable(f"{path}: damaged: its sha256 differs from the one written with it")
     return found

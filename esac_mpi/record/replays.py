@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from esac_mpi.host.errors import Unreadable
 from esac_mpi.operators import memories
+from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment
 from esac_mpi.record.files import Arrays, Image, digest, image, read
 
-REPLAY = "replay"  # folder of the segments
 SEGMENT = 10_000  # transitions of a segment
 
 
@@ -21,20 +20,6 @@ class Replay(memories.Replay, Protocol):
 
     def restore(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
         """Put transitions back at their places; `added` becomes start + their number."""
-
-
-@dataclass(frozen=True)
-class Segment:
-    """A closed, published part of the replay ring."""
-
-    index: int  # of SEGMENT transitions each, counted from the first transition ever
-    start: int  # first transition it holds: index * SEGMENT, or later if the ring had lost some
-    sha256: str  # digest of its rows
-
-    @property
-    def name(self) -> str:
-        """File name in replay/."""
-        return f"segment-{self.index:08d}-{self.sha256[:8]}.h5"
 
 
 class Stored(NamedTuple):
@@ -77,15 +62,7 @@ def store(
     )
 
 
-class Saved(Protocol):
-    """What a checkpoint has of the replay."""
-
-    segments: list[Segment]
-    replay_bounds: tuple[int, int]  # first and one past the last transition held
-    replay_tail: Arrays
-
-
-def fill(replay: Replay, run: Path, saved: Saved, anew: bool = False) -> None:
+def fill(replay: Replay, run: Path, saved: Checkpoint, anew: bool = False) -> None:
     """Put a checkpoint's transitions into a replay, oldest first. Raises Unreadable.
 
     anew: into the empty one of another run, the newest that it has room for, numbered from 0.
@@ -99,7 +76,7 @@ def fill(replay: Replay, run: Path, saved: Saved, anew: bool = False) -> None:
             replay.restore(number, {name: column[lost:] for name, column in rows.items()})
 
 
-def _parts(run: Path, saved: Saved) -> Iterator[tuple[int, Arrays]]:
+def _parts(run: Path, saved: Checkpoint) -> Iterator[tuple[int, Arrays]]:
     """Yield a checkpoint's transitions, oldest first: first number, rows. Raises Unreadable."""
     for segment in saved.segments:
         path = run / REPLAY / segment.name

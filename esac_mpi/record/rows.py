@@ -36,10 +36,7 @@ class Rows:
     @property
     def row_bytes(self) -> int:
         """What a row takes [bytes]."""
-        return sum(
-            column.dtype.itemsize * int(np.prod(column.shape[1:]))
-            for column in self._columns.values()
-        )
+        return sum(column[:1].nbytes for column in self._columns.values())
 
     def drop(self, count: int) -> None:
         """Forget the oldest rows; their memory is free after `trim`."""

@@ -15,12 +15,12 @@ from esac_mpi.config import Config, to_toml
 from esac_mpi.host.errors import Away, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays, task_identity
-from esac_mpi.record.checkpoints import Checkpoint, newest
+from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment, newest
 from esac_mpi.record.files import Arrays, digest, image, nest, replace, select_group
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import RunLock
 from esac_mpi.record.reading import POLICY, Columns, RunFiles
-from esac_mpi.record.replays import REPLAY, Replay, Segment
+from esac_mpi.record.replays import Replay
 from esac_mpi.record.status import describe_death, now, read_status, starts, write_status, writer
 
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
@@ -167,11 +167,8 @@ class Run:
         self._look_back(last)
         self._lock.keep_beating()
         if not self.complete:
-            self.status(
-                "running",
-                self._since,
-                **{name: last[name] for name in ("best_return",) if name in last},
-            )
+            best = {"best_return": last["best_return"]} if "best_return" in last else {}
+            self.status("running", self._since, **best)
 
     def _look_back(self, last: Mapping[str, Any]) -> None:
         """Count this start by what status.json said last, and learn from that how the run ended."""
@@ -366,8 +363,6 @@ class Run:
             "generation": generation,
             "progress": generation - start,
             **writer(self.token),
-        }
-        entries |= {
             "time": now(),
             "starts": self.starts,
             "since": self._since,

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from growing_runs import make
+from hdf5_files import publish
 
 from esac_mpi.config import Config
-from esac_mpi.record import Run, publish, read
+from esac_mpi.record import Run, read
 
 
 @pytest.fixture

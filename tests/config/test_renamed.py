@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from commands import command
 from conftest import TINY
+from hdf5_files import publish
 from in_process import started
 from small_studies import SETTINGS, made
 
@@ -15,7 +16,7 @@ from esac_mpi.analysis.results import rows
 from esac_mpi.analysis.sensitivity import full_name
 from esac_mpi.config import NAMES, ConfigError, load, read_toml
 from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, first_names, renew_name, renew_value
-from esac_mpi.record import Run, publish, read
+from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.training.api import resolve

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, finish
 from growing_runs import make
+from hdf5_files import publish
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
 from esac_mpi import Policy
@@ -22,7 +23,6 @@ from esac_mpi.operators.policy import Layout
 from esac_mpi.play.counters import Best
 from esac_mpi.policies import stage
 from esac_mpi.record import Run, Unreadable, files
-from esac_mpi.record.files import publish
 from esac_mpi.training import active_run
 
 STACK = "mpi4py torch gymnasium mujoco dm_control rich pandas matplotlib".split()

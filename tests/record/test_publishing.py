@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 import h5py
 import numpy as np
 import pytest
+from hdf5_files import publish
 from short_runs import elsewhere, failing, make
 
 from esac_mpi import record
-from esac_mpi.record import Run, Unreadable, Unsaved, digest, publish, read
+from esac_mpi.record import Run, Unreadable, Unsaved, digest, read
 
 ARRAYS = {
     "state/theta": np.linspace(0, 1, 300, dtype=np.float32),

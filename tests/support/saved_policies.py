@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 from conftest import environment
+from hdf5_files import publish
 
 from esac_mpi import envs
-from esac_mpi.record.files import publish
 
 #                  W1 [2, 2]             b1 [2]      W2 [1, 2]  b2
 THETA = np.array([1.0, -1.0, 0.5, 2.0, 0.25, -1.0, 0.5, -0.25, 0.125], np.float32)

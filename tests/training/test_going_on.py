@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import TINY, TINY_ES
+from hdf5_files import publish
 from in_process import started
 from short_runs import flip, statuses
 from words import words
@@ -18,7 +19,7 @@ from esac_mpi.config import Config, load
 from esac_mpi.host import batch_system, errors, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
-from esac_mpi.record import Run, publish, read, replays
+from esac_mpi.record import Run, read, replays
 from esac_mpi.training import active_run, loop, session
 
 

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from hdf5_files import publish
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
 
@@ -13,7 +14,7 @@ from esac_mpi.config import ALGORITHMS
 from esac_mpi.host import log
 from esac_mpi.operators import evolution
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.record import Run, publish, read
+from esac_mpi.record import Run, read
 
 pytestmark = pytest.mark.slow
 
