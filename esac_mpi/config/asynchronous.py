@@ -139,11 +139,10 @@ class AESRL(Critics, Selecting):
         """Yield a message for rules that do not go together, and for one that does not search."""
         yield from super().problems(table, config)
         if self.mean_rule == "full_move" and self.variance_rule != "success":
-            told = (
-                f"with variance_rule = {self.variance_rule} every success narrows the search, "
-                "and nothing widens it"
+            yield (
+                f"aes_rl.mean_rule = full_move: with variance_rule = {self.variance_rule} every "
+                "success narrows the search, and nothing widens it; variance_rule = success"
             )
-            yield f"aes_rl.mean_rule = full_move: {told}; variance_rule = success"
         if self.variance_rule == "success" and self.mean_rule != "full_move":
             yield (
                 "aes_rl.variance_rule = success: "

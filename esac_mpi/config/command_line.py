@@ -129,20 +129,13 @@ def _options(words: list[str]) -> dict[str, Any]:
             option, equals, value = word[2:].partition("=")
             if equals and f"--{option}" in FLAGS:
                 raise ConfigError(f"{WHO}: --{option} takes no value: leave ={value} out")
-            name = _name(option)
+            name = "start_from" if option == "from" else option.replace("-", "_")
             found[name] = [value] if equals else []
         elif name and (_is_list(name) or not found[name]):
             found[name].append(word)
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
     return {name: _value(name, given) for name, given in found.items()}
-
-
-def _name(option: str) -> str:
-    """Return the dotted name of an option; --from is short for --start-from."""
-    if option == "from":
-        return "start_from"
-    return option.replace("-", "_")
 
 
 def _option(name: str) -> str:

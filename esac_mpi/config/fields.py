@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from operator import attrgetter
 from types import GenericAlias
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -32,19 +33,13 @@ def amend(config: Config, values: dict[str, Any]) -> Config:
         table, _, key = name.rpartition(".")
         tables.setdefault(table, {})[key] = value
     whole = tables.pop("")
-    return replace(
-        config,
-        **whole,
-        **{table: replace(getattr(config, table), **part) for table, part in tables.items()},
-    )
+    whole |= {table: replace(getattr(config, table), **part) for table, part in tables.items()}
+    return replace(config, **whole)
 
 
 def value_of(config: Config, name: str) -> Any:
     """Return the value of a field."""
-    found: Any = config
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return attrgetter(name)(config)
 
 
 def normalisation_of(config: Config) -> str:

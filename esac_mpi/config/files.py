@@ -76,14 +76,10 @@ def _coerce(
 
     beside: as from_table has it; None where it is not known yet.
     """
-    algorithm: Any = None
-    kwargs: Mapping[str, Any] = {}
-    if beside is not None:
-        algorithm = beside.get("algorithm", Config.algorithm)
-        kwargs = beside.get(KWARGS, {})
-    algorithm = values.get("algorithm", algorithm)
+    usual = None if beside is None else beside.get("algorithm", Config.algorithm)
+    algorithm = values.get("algorithm", usual)
     found = {}
-    for name, value in gather_kwargs(values, kwargs).items():
+    for name, value in gather_kwargs(values, (beside or {}).get(KWARGS, {})).items():
         check_name(name, source, algorithm)
         found[name] = _typed(name, value, source)
     return found

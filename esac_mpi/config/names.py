@@ -21,13 +21,13 @@ BEFORE: dict[str, Any] = {
 FEW = 5  # fields of a table that one sentence can name
 
 
-def check_name(name: str, source: str, algorithm: Any = None) -> str:
-    """Return the name of a field. Raises ConfigError, naming one like it that the algorithm reads.
+def check_name(name: str, source: str, algorithm: Any) -> None:
+    """Raise ConfigError for the name of no field, naming one like it that the algorithm reads.
 
     algorithm: None where it is not known yet.
     """
     if name in NAMES:
-        return name
+        return
     if within := [other for other in NAMES if other.startswith(f"{name}.")]:
         told = f"'{name}' is a table of settings, which has no value of its own"
         raise ConfigError(f"{source}: {told}: name one of them, such as {within[0]}")

@@ -44,10 +44,7 @@ def conditions(name: str) -> list[Condition]:
     table, found = name.rpartition(".")[0], []
     for mark in marks(name):
         if isinstance(mark, OnlyWith):
-            others = {
-                f"{table}.{key}": value if isinstance(value, tuple) else (value,)
-                for key, value in mark.others.items()
-            }
+            others = {f"{table}.{key}": values for key, values in mark.others.items()}
             one = isinstance(mark, OnlyWithOne)
             found += [others] if one else [{other: others[other]} for other in others]
     return found

@@ -63,13 +63,13 @@ def change(config: Config, named: Settings, who: str) -> Config:
         if value != DEFAULTS[name]:
             remedy = f"give no Config, and name it in the settings: {{{name!r}: {value!r}, ...}}"
             raise ConfigError(f"{who}: {name} = {value}: sets no field of a Config; {remedy}")
-    found = resolve_all(file | {SAID: NAMES}, named, who, "", lambda text: None)
-    return replace(found, said=None)
+    return replace(resolve_all(file | {SAID: NAMES}, named, who, "", lambda text: None), said=None)
 
 
 def resolve(file: Settings, named: Settings) -> Config:
     """Resolve a file and what is named beside it, unchecked."""
-    said = explicit_settings(file)
+    explicit = {*file.get(SAID, file), *UNSAVED}  # of a run's own file what it lists, else all
+    said = {name: value for name, value in file.items() if name in explicit - {SAID}}
     given = said | named
     if is_anew(file, named):
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
@@ -93,12 +93,6 @@ def is_anew(file: Settings, named: Settings) -> bool:
 
 def _differs(file: Settings, named: Settings, name: str) -> bool:
     return name in named and named[name] != file.get(name, DEFAULTS[name])
-
-
-def explicit_settings(file: Settings) -> Settings:
-    """Pick what a person said in a file: all of it, or what a run's own lists."""
-    said = {*file.get(SAID, file), *UNSAVED} - {SAID}
-    return {name: value for name, value in file.items() if name in said}
 
 
 def find_idle(config: Config) -> list[str]:

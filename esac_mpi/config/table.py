@@ -30,7 +30,7 @@ class OnlyWith:
     """A condition at a field: it matters where others of the table are this, or one of these."""
 
     def __init__(self, **others: Any) -> None:
-        self.others = others
+        self.others = {n: v if isinstance(v, tuple) else (v,) for n, v in others.items()}
 
 
 class OnlyWithOne(OnlyWith):
