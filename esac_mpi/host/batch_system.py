@@ -41,8 +41,8 @@ def seconds_left(
         # of an array's last job or a heterogeneous one: of all of its jobs
         lines = (line.split() for line in told.splitlines())
         found = [clock_time(words[1]) for words in lines if words[:-1] == [environ["SLURM_JOB_ID"]]]
-        if found or not environ.get("PBS_JOBID"):
-            return found[0] if found else math.inf
+        if found:
+            return found[0]
     if environ.get("PBS_JOBID"):
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
         limit, used = (

@@ -72,9 +72,8 @@ def module(policy: Any) -> Any:
     parts: list[Any] = []
     for layer in policy.layout.grouped(views):
         parts.append(nn.Linear(layer.weight.shape[1], layer.weight.shape[0]))
-        parts += (
-            [] if layer.gain is None else [nn.LayerNorm(len(layer.gain), eps=LAYER_NORM_EPSILON)]
-        )
+        if layer.gain is not None:
+            parts.append(nn.LayerNorm(len(layer.gain), eps=LAYER_NORM_EPSILON))
         parts.append(nn.ReLU() if policy.activation == "relu" else nn.Tanh())
     parts[-1] = nn.Tanh() if policy.output == "tanh" else nn.Hardtanh()  # which clips to [-1, 1]
     low, high = policy.low, policy.high

@@ -43,29 +43,19 @@ class Trial:
         return self.back is not None and not (self.height < FALLEN).any()
 
 
-class Watch:
-    """Collects the posture after every step: (lean [degrees], height [m])."""
-
-    def __init__(self, body: Body) -> None:
-        self._body = body
-        self.postures: list[tuple[float, float]] = []
-
-    def __call__(self, *_: object) -> None:
-        """Note the posture of now."""
-        self.postures.append(self._body.posture())
-
-
 @process_state.preserve_state()
 def run_trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> list[Trial]:
     """Play WINDOW steps from tilted starts, forward and backward in turn. Raises Unusable."""
     body, found = Body(env), []
+    postures: list[tuple[float, float]] = []  # after every step
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)
         lean = -degrees if trial % 2 else degrees
-        watch = Watch(body)
-        watched = Watched(env, watch, partial(body.tilt, lean, random))
+        postures.clear()
+        note = lambda *_: postures.append(body.posture())  # noqa: E731
+        watched = Watched(env, note, partial(body.tilt, lean, random))
         play(watched, policy, integer(seed, Purpose.EVALUATION, 0, block=trial), cap=WINDOW)
-        leans, heights = np.array(watch.postures).T
+        leans, heights = np.array(postures).T
         found.append(Trial(leans, heights / body.standing))
     return found
 
