@@ -92,9 +92,7 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
             f"{source}: sweep: field = '{sweep['field']}': "
             "algorithms are variants, seeds a budget's"
         )
-    products = [
-        check_table(entry, Product, f"{source}: products") for entry in table.get("products", [])
-    ]
+    products = table.get("products", [])
     found = Experiment(
         id=id,
         title=table["title"],
@@ -105,20 +103,19 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
         field=sweep.get("field", ""),
         values=sweep.get("values", []),
         points=table.get("points", 25),
-        products=[renew_product(Product(**product)) for product in products],
+        products=[read_product(entry, f"{source}: products") for entry in products],
         budgets=read_each(table["budgets"], read_budget, f"{source}: budgets"),
     )
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
     if found.points < 1:
         raise Unusable(f"{source}: points = {found.points}: expected 1 or more")
-    for one in found.products:
-        check_product(one, f"{source}: products")
     return found
 
 
-def check_product(product: Product, source: str) -> None:
-    """Raise Unusable where the file of a product is none, or its tool no command."""
+def read_product(table: dict[str, Any], source: str) -> Product:
+    """Return a product, its arguments by present names. Raises Unusable for no file or command."""
+    product = Product(**check_table(table, Product, source))
     if "/" in product.out:
         raise Unusable(
             f"{source}: out = {product.out!r}: a file's name; "
@@ -130,15 +127,11 @@ def check_product(product: Product, source: str) -> None:
     if product.command == "results" and product.arguments[:1] == ["draw"]:  # of 0.2.0
         now = 'tool = "plot", which draws CSV files, too'
         raise Unusable(f"{source}: out = {product.out!r}: `results draw` is gone: {now}")
-
-
-def renew_product(found: Product) -> Product:
-    """Return a product whose arguments name a run's setting as it is called now."""
-    words = found.arguments
-    if found.command in ("plot", "table"):
+    words = product.arguments
+    if product.command in ("plot", "table"):
         pairs = zip(["", *words], words, strict=False)
         words = [renew_name(word) if before == "--field" else word for before, word in pairs]
-    return replace(found, arguments=words)
+    return replace(product, arguments=words)
 
 
 def read_each(
@@ -200,11 +193,8 @@ def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]
     """Check a table against a dataclass's fields and return it. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
-    check_keys(
-        table,
-        {name: getattr(hint, "__origin__", hint) for name, hint in kind.__annotations__.items()},
-        source,
-    )
+    hints = kind.__annotations__.items()
+    check_keys(table, {name: getattr(hint, "__origin__", hint) for name, hint in hints}, source)
     for one in dataclasses.fields(kind):
         if one.name not in table and one.default is one.default_factory is MISSING:
             raise Unusable(f"{source}: {one.name} is missing")

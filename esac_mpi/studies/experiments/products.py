@@ -8,11 +8,8 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.results import rowfiles, rows
-from esac_mpi.record import RunFiles
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
-
-Recorded = list[tuple[Planned, RunFiles, bool]]  # runs, and whether each is done
 
 
 def make_products(
@@ -36,7 +33,11 @@ def make_products(
             "at a named time they are left out"
         )
     csv, failed = folder / "results.csv", list[str]()
-    record(csv, there, found, budget)
+    each = (
+        rows.rows(run, found.id, budget, planned.label, planned.value, done, found.points)
+        for planned, run, done in there
+    )
+    rowfiles.write(csv, chain.from_iterable(each))
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
@@ -75,12 +76,3 @@ def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Pa
         ]
         module = ["esac_mpi.commands", product.command] if product.command else [product.tool]
         yield out, [sys.executable, "-m", *module, *arguments, "--out", str(out)]
-
-
-def record(csv: Path, runs: Recorded, found: Experiment, budget: str) -> None:
-    """Write the compact record of an experiment's runs."""
-    each = (
-        rows.rows(run, found.id, budget, planned.label, planned.value, done, found.points)
-        for planned, run, done in runs
-    )
-    rowfiles.write(csv, chain.from_iterable(each))

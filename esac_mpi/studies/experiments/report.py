@@ -44,7 +44,5 @@ def describe(id: str) -> Iterator[str]:
 
 def as_options(settings: dict[str, Any]) -> str:
     """Return settings as the command line has them."""
-    return (
-        " ".join(f"--{key} {' '.join(as_words(value))}" for key, value in settings.items())
-        or "as the tasks say"
-    )
+    options = (f"--{key} {' '.join(as_words(value))}" for key, value in settings.items())
+    return " ".join(options) or "as the tasks say"

@@ -100,14 +100,10 @@ def is_done(planned: Planned) -> bool:
             f"{planned.run_dir} holds a run of other settings:{listing}\n"
             "Remove it, or choose another --root"
         )
-    if planned.ranks not in (0, run.provenance.get("ranks")):
-        made = (
-            f"{planned.run_dir} was made on {run.provenance.get('ranks')} rank(s), "
-            f"and is planned on {planned.ranks}"
-        )
+    if planned.ranks not in (0, ranks := run.provenance.get("ranks")):
         raise Unusable(
-            f"{made}: did a job script's LAUNCH start another number? "
-            "Remove it, or choose another --root"
+            f"{planned.run_dir} was made on {ranks} rank(s), and is planned on {planned.ranks}: did"
+            " a job script's LAUNCH start another number? Remove it, or choose another --root"
         )
     return run.state == "complete" and run.config.budget == planned.config.budget
 

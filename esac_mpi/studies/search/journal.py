@@ -148,22 +148,19 @@ class Journal:
 def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
     """Convert a trial of Optuna's."""
     reported = -1 if trial.last_step is None else trial.last_step
+    found = {}
+    for former, given in trial.params.items():
+        name = renew_name(former)
+        value, one = renew_value(name, given), study.space[name]
+        found[name] = one.named[value] if isinstance(one, Choices) else value
     return Trial(
         number=trial.number,
         state="failed" if trial.state == TrialState.FAIL else trial.state.name.lower(),
         value=trial.intermediate_values.get(reported) if trial.value is None else trial.value,
-        found={
-            name: value_of(study.space[name], renew_value(name, given))
-            for name, given in ((renew_name(one), given) for one, given in trial.params.items())
-        },
+        found=found,
         why=trial.user_attrs.get(WHY, ""),
         reported=reported,
     )
-
-
-def value_of(one: Range | Choices, given: Any) -> Any:
-    """Convert what the journal has for a field to its value."""
-    return one.named[given] if isinstance(one, Choices) else given
 
 
 def suggest(trial: optuna.Trial, name: str, one: Range | Choices) -> Any:

@@ -96,13 +96,8 @@ def as_file(config: Config) -> str:
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     """Write the list of a job array of tasks; yield it, and how to submit it."""
     out = study.path / "jobs.txt"
-    job_lists.write(
-        out,
-        [
-            ["search", "run", str(place), "--run-dir", str(study.path / "tasks" / str(task))]
-            for task in range(tasks)
-        ],
-    )
+    call = ["search", "run", str(place), "--run-dir"]
+    job_lists.write(out, ([*call, str(study.path / "tasks" / str(i))] for i in range(tasks)))
     yield out
     seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''} each"
     yield f"{tasks} tasks for {study.trials} trials, {seeds}"

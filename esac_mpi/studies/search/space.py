@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import NAMES, ConfigError, as_text, as_words, from_table, hint, renew_name
-from esac_mpi.studies.experiments.design import check_table
+from esac_mpi.config import NAMES, as_text, as_words, hint, renew_name
+from esac_mpi.studies.experiments.design import check_table, fields
 
 LARGEST = 2**63  # numbers of a range are below
 # fields and tables that are the same for all trials, or they could not be compared
@@ -103,10 +103,7 @@ def parse_field(name: str, entry: Any, source: str) -> Range | Choices:
 
 def check_value(name: str, entry: Any, source: str) -> Any:
     """Convert a value to what its field has. Raises Unusable where it is none."""
-    try:
-        return from_table({name: entry}, source)[name]
-    except ConfigError as error:
-        raise Unusable(str(error)) from error
+    return fields({name: entry}, source)[name]
 
 
 def parse_choices(name: str, given: list[Any], source: str) -> Choices:

@@ -120,8 +120,7 @@ class Task:
 
     def _claim(self, number: int) -> RunLock | None:
         """Lock a trial; None where somebody has it, or had it a moment ago and has finished it."""
-        path = self._study.lock_of(number)
-        held = RunLock(path)
+        held = RunLock(self._study.lock_of(number))
         try:
             held.claim(patience=0.0)
         except Refused:
@@ -198,8 +197,8 @@ class Task:
         def hears(row: dict[str, Any]) -> bool:
             nonlocal reported
             best = float(row["best_return"])  # -inf before the first evaluation
-            done = row["generation"], counters(row), row["wall_seconds"]
-            share = active_run.spent(config, *done)
+            counters = Counters(**{f.name: row[f.name] for f in fields(Counters)})
+            share = active_run.spent(config, row["generation"], counters, row["wall_seconds"])
             step = place * PARTS + int(min(share, 1.0) * PARTS)
             if math.isfinite(best) and share < 1 and step > reported:
                 reported = step
@@ -226,11 +225,6 @@ class Task:
             by_trial = issubclass(kind, (Ended, *OF_SETTINGS))
         said = str(end) or f"its run failed; {path / 'log.txt'} says why"
         return TrialFailed(said) if by_trial else Left(end.code, f"trial {number}: {said}")
-
-
-def counters(row: Mapping[str, Any]) -> Counters:
-    """Read a run's counters from a row."""
-    return Counters(**{f.name: row[f.name] for f in fields(Counters)})
 
 
 def format_values(found: Mapping[str, Any]) -> str:

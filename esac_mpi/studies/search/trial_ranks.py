@@ -17,7 +17,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.errors import UNSAVED, RunError
 from esac_mpi.host.stop import Stop
-from esac_mpi.studies.search.study import Study, begin, check, describe_value, read, refuse_task
+from esac_mpi.studies.search.study import begin, check, describe_value, read, refuse_task
 from esac_mpi.training import session
 from esac_mpi.training.ended import Ended
 
@@ -36,8 +36,7 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
         stop.listen()
         try:
             if world.rank == 0:
-                code = lead(place, world, stop, max_hours, status)
-                return world.from_root((False, code))[1]
+                return world.from_root((False, lead(place, world, stop, max_hours, status)))[1]
             while (message := world.from_root(None))[0]:
                 train(world, session.Asked(lambda: (Config(), False), []))  # rank 0's counts
             return message[1]
@@ -55,7 +54,9 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
     try:
         from esac_mpi.studies.search.trial_loop import Task  # rank 0 alone loads Optuna
 
-        study = prepare(place)
+        study = read(place)
+        refuse_task(study, check(study)[0])
+        begin(study)
         task = Task(study, train_on_all, stop, max_hours, status)
         log.say(f"{study.path}: {study.trials} trials, each the {describe_value(study)}")
         return task.work()
@@ -65,14 +66,6 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
     except (RunError, OSError) as error:
         log.complain(f"esac_mpi: {error}")
         return getattr(error, "code", UNSAVED)
-
-
-def prepare(place: Path) -> Study:
-    """Read a study and make its directory. Raises Unusable with nothing made, Unsaved."""
-    study = read(place)
-    refuse_task(study, check(study)[0])
-    begin(study)
-    return study
 
 
 def train(world: Any, asked: session.Asked) -> tuple[Ended, bool]:
