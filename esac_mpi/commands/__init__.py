@@ -8,7 +8,6 @@ A command has its help as docstring, command_line(), and main(arguments), which 
 code. What they are made of is in analysis/, policies/ and studies/.
 """
 
-import ast
 from pathlib import Path
 
 GROUPS = {
@@ -32,4 +31,4 @@ NAMES = tuple(name for names in GROUPS.values() for name in names)
 def about(name: str) -> str:
     """Return the first line of a command's help, without importing it."""
     text = Path(__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]
+    return text.splitlines()[0].removeprefix('"""')

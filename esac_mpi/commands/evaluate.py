@@ -79,15 +79,11 @@ def format_report(policy: Any, found: dict[str, Any]) -> str:
     return f"{policy}\n{about}\nreturn  {returns}\nlength  {steps} of at most {found['horizon']}"
 
 
-def load(options: argparse.Namespace) -> tuple[Policy, envs.Env]:
-    """Return the policy and its task. Raises Unusable, Unreadable, TaskError."""
-    policy = Policy.load(options.policy)
-    return policy, make_env(policy, options.task, options.horizon)
-
-
 def load_on_all(options: argparse.Namespace, world: Any) -> tuple[Policy, envs.Env]:
     """Return the policy, the same on all ranks, and its task. Raises on all what one raises."""
-    policy, env = on_all(world, lambda: load(options), (Unusable, RunError))
+    raised = Unusable, RunError
+    policy = on_all(world, lambda: Policy.load(options.policy), raised)
+    env = on_all(world, lambda: make_env(policy, options.task, options.horizon), raised)
     if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
         raise Unusable(f"{options.policy}: a better policy came while the ranks read it; try again")
     return policy, env

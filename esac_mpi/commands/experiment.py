@@ -118,8 +118,7 @@ def command_line() -> argparse.ArgumentParser:
             add("--root", type=read_path, default=root, help=text)
             add("--budget", default=budget, help=f"smoke, small or paper; default {budget}")
     add = actions.choices["run"].add_argument
-    text = "of the budget's seeds these alone"
-    add("--seeds", nargs="+", type=whole, metavar="N", help=text)
+    add("--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone")
     add("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
     text = "what random actions return, for normalised scores"
     add = actions.add_parser("random", help=text).add_argument

@@ -123,8 +123,7 @@ def render(options: argparse.Namespace) -> Iterator[object]:
         stage.choose_gl()
     look_here()
     policy = Policy.load(options.policy)
-    horizon = LONGEST if options.trials else policy.horizon or LONGEST
-    env = make_env(policy, "", horizon)
+    env = make_env(policy, "", LONGEST if options.trials else policy.horizon or LONGEST)
     if options.trials:
         found = recovery.run_trials(env, policy, options.trials, options.degrees, options.seed)
         yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))

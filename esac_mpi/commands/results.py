@@ -68,9 +68,7 @@ def write_tables(options: argparse.Namespace) -> Iterator[object]:
     refuse_unread(options, f"--measure {options.measure}", UNREAD[options.measure])
     head, runs, wall = load(options, TITLES[options.measure])
     if options.of != CHAMPION:
-        champion_of(
-            list(dict.fromkeys(label for labels in runs.values() for label in labels)), options.of
-        )
+        champion_of(dict.fromkeys(label for found in runs.values() for label in found), options.of)
     text = document(runs, options.measure, options.published, options.of, wall)
     yield from write_text(head + text, options.out)
 
@@ -90,8 +88,7 @@ def write_aggregate(options: argparse.Namespace) -> Iterator[object]:
             note(line)
         yield from save(pictures.draw_scores(scores, wall), options.out)
         return
-    text = aggregate_page.document(scores, options.of, wall)
-    yield from write_text(head + text, options.out)
+    yield from write_text(head + aggregate_page.document(scores, options.of, wall), options.out)
 
 
 def command_line() -> argparse.ArgumentParser:

@@ -133,11 +133,12 @@ def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypat
     watched = Followed([tmp_path / "a"])
     monkeypatch.setattr(reading.os, "getpid", lambda: -1)  # as another process sees it
     monkeypatch.setattr(lock, "is_free", lambda path: False)
-    assert not watched.are_over()
+    looks = watched.poll(0.0)
+    assert not next(looks)
     one_more(run)
     run.status("complete", 5)
     monkeypatch.setattr(lock, "is_free", lambda path: True)
-    assert watched.are_over()
+    assert next(looks)
     monkeypatch.undo()
     run.close()
     seen = watched.runs[tmp_path / "a"]
