@@ -58,12 +58,10 @@ def ink(colour: str) -> str:
 
 def variant(algorithm: str, place: int) -> Look:
     """Return the look of a line of an algorithm, the place-th of its lines in the picture."""
-    colour, width = COLOURS[algorithm], THICK if algorithm == STRONGEST and not place else WIDTH
-    return Look(
-        shade(colour, SHADES[(place - 1) % len(SHADES)]) if place else colour,
-        STYLES[place % len(STYLES)],
-        width,
-    )
+    colour, style = COLOURS[algorithm], STYLES[place % len(STYLES)]
+    if place:
+        return Look(shade(colour, SHADES[(place - 1) % len(SHADES)]), style)
+    return Look(colour, style, THICK if algorithm == STRONGEST else WIDTH)
 
 
 def looks(labels: Mapping[str, str]) -> dict[str, Look]:

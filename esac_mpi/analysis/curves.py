@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.clock import generation_ends
+from esac_mpi.analysis.measures import counted_steps
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.returns import BETTER, WINDOW, evaluated, training, training_returns
 from esac_mpi.record import RunFiles
@@ -66,11 +67,7 @@ def position(run: RunFiles, x: Axis) -> np.ndarray:
     if x not in AXES:
         raise Unusable(f"axis {x!r}: there are {', '.join(AXES)}, or a number of ranks")
     if x == "env_steps":
-        names = [f"metrics/env_steps_{kind}" for kind in ("population", "learner", "replayed")]
-        kinds = [column(run, name) for name in names]
-        # less than 0: of rows of an older version, not counted
-        counted = [np.maximum(kind, 0) for kind in kinds if kind.size]
-        return np.sum(counted or [np.zeros(0)], axis=0, dtype=float)
+        return counted_steps(run, ("population", "learner", "replayed")).astype(float)
     if x == "training_episodes":
         return training_returns(run)[0].astype(float)
     return column(run, "timing/wall_seconds" if x == "wall" else f"metrics/{x}").astype(float)
@@ -91,14 +88,18 @@ def column_curve(run: RunFiles, x: Axis, values: np.ndarray) -> Curve:
     return Curve(make_origin(run), position(run, x)[: len(values)][finite], values[finite])
 
 
+def per_row(rows: np.ndarray, statistic: Callable[..., np.ndarray]) -> np.ndarray:
+    """Compute a statistic of the finite numbers of each row of [rows, n], nan without any."""
+    finite = np.isfinite(rows)
+    some, values = finite.any(axis=-1), np.full(len(rows), np.nan)
+    if some.any():
+        values[some] = statistic(np.where(finite, rows, np.nan)[some], axis=1)
+    return values
+
+
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
     """Compute a statistic of members' finite returns [generations], nan: none; [0] without."""
-    fitness = column(run, "metrics/fitness")
-    alive = np.isfinite(fitness).any(axis=-1)
-    values = np.full(len(fitness), np.nan)
-    if alive.any():
-        values[alive] = statistic(np.where(np.isfinite(fitness), fitness, np.nan)[alive], axis=1)
-    return values
+    return per_row(column(run, "metrics/fitness"), statistic)
 
 
 def training_curve(run: RunFiles, x: Axis, window: int = WINDOW) -> Curve:

@@ -104,9 +104,9 @@ def name_axis(axes: Axes, x: Axis) -> None:
 
 def name_lines(figure: Figure) -> None:
     """Name all lines: at their ends where they are few and their names short, else in a legend."""
-    panels = {axes: [line for line in axes.get_lines() if has_label(line)] for axes in figure.axes}
+    panels = {axes: axes.get_legend_handles_labels()[0] for axes in figure.axes}
     columns = len({panel.get_position().x0 for panel in figure.axes})
-    every = [line for lines in panels.values() for line in lines]
+    every: list[Any] = [line for lines in panels.values() for line in lines]
     longest = max((len(str(line.get_label())) for line in every), default=0) / LETTERS * scale()
     few = max(map(len, panels.values())) <= FEW and all(np.size(line.get_xdata()) for line in every)
     if not few or longest > ROOM * figure.get_figwidth() / columns:
@@ -116,11 +116,6 @@ def name_lines(figure: Figure) -> None:
         figure.set_figwidth(figure.get_figwidth() + columns * longest)
     for panel, lines in panels.items():
         name_ends(panel, lines)
-
-
-def has_label(line: Any) -> bool:
-    """Tell whether a legend would list a line."""
-    return not str(line.get_label()).startswith("_")
 
 
 def name_ends(axes: Axes, lines: list[Any]) -> None:
@@ -137,12 +132,9 @@ def name_ends(axes: Axes, lines: list[Any]) -> None:
 
 def spread_out(places: Sequence[float], step: float) -> np.ndarray:
     """Spread ascending places at least a step apart, the last at 1 at most."""
-    found = np.minimum(np.array(places, dtype=float), 1.0)
-    for i in range(1, len(found)):
-        found[i] = max(found[i], found[i - 1] + step)
-    for i in reversed(range(len(found))):
-        found[i] = min(found[i], 1.0 - step * (len(found) - 1 - i))
-    return found
+    steps = step * np.arange(len(places))
+    found = np.maximum.accumulate(np.minimum(places, 1.0) - steps) + steps
+    return np.minimum(found, 1.0 - steps[::-1])
 
 
 def legend_below(figure: Figure) -> None:

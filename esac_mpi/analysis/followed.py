@@ -58,7 +58,9 @@ class Followed:
         """Look at the files every so many seconds; yield whether this is the last look."""
         over = False
         while not over:
-            over = self.are_over()
+            before = self.over
+            self.refresh()
+            over = before and self.over
             yield over
             time.sleep(0.0 if over else every)
 
@@ -72,12 +74,6 @@ class Followed:
                 self.runs[path] = Run.open(path)
             except (Refused, ConfigError, Unreadable) as error:
                 self.runs[path] = str(error)
-
-    def are_over(self) -> bool:
-        """Read changed files; tell whether all runs are over and read to their ends."""
-        over = self.over
-        self.refresh()
-        return over and self.over
 
     @property
     def over(self) -> bool:

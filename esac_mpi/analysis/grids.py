@@ -32,14 +32,13 @@ def interpolate(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]
 def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bool = False) -> None:
     """Draw a group: interquartile mean and interval of its seeds, also each as a thin line."""
     colour, style, width = look
-    thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     if len(curves) == 1:
         (curve,) = curves
         label = f"{figures.escape(name)}, seed {curve.origin.seed}"
-        how: dict[str, Any] = {"color": colour, "lw": width}
-        how["marker"] = "." if len(curve.x) < 80 else ""
-        axes.plot(curve.x, curve.y, style, label=label, **how)
+        marker = "." if len(curve.x) < 80 else ""
+        axes.plot(curve.x, curve.y, style, color=colour, lw=width, marker=marker, label=label)
         return
+    thin: dict[str, Any] = {"color": colour, "lw": 0.6}
     x, values = interpolate(curves, name)
     label = f"{figures.escape(name)}, {len(curves)} seeds"
     if seeds or not x.size:

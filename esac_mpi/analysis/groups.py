@@ -68,22 +68,16 @@ def find_varying(runs: list[RunFiles], without: Collection[str] = ()) -> list[st
     return sorted(names, key=lambda name: name != PRESET)
 
 
-def explicit_names(mine: dict[str, Any], names: list[str]) -> list[str]:
-    """Select the names of settings that a run has and that its preset does not imply."""
-    implied = {**DEFAULTS, **PRESETS[mine[PRESET]]} if PRESET in names else {}
-    there = (name for name in names if mine.get(name, "") != "")  # nothing of what a run lacks
-    return [
-        name
-        for name in there
-        if name not in implied or name == PRESET or mine[name] != implied[name]
-    ]
-
-
 def label(run: RunFiles, names: list[str]) -> str:
-    """Name a run's group: its algorithm and the settings of these names that tell it."""
+    """Name a run's group: its algorithm and what of these it has and its preset does not imply."""
     mine = settings(run)
-    values = [f"{short_name(n)}={format_value(mine[n])}" for n in explicit_names(mine, names)]
-    return " ".join([run.config.algorithm.upper(), *values])
+    implied = {**DEFAULTS, **PRESETS[mine[PRESET]]} if PRESET in names else {}
+    words = [run.config.algorithm.upper()]
+    for name in names:
+        value = mine.get(name, "")  # nothing of what a run lacks
+        if value != "" and (name == PRESET or name not in implied or value != implied[name]):
+            words.append(f"{short_name(name)}={format_value(value)}")
+    return " ".join(words)
 
 
 def short_name(name: str) -> str:
@@ -149,10 +143,8 @@ def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
         alike.setdefault(rest, {}).setdefault(values, []).append(run.config.seed)
     for found in alike.values():
         seeds = [seed for each in found.values() for seed in each]
-        columns = zip(
-            chosen, (sorted({*many} - {""}) for many in zip(*found, strict=True)), strict=True
-        )
-        apart = {name: many for name, many in columns if len(many) > 1}
+        columns = (sorted({*many} - {""}) for many in zip(*found, strict=True))
+        apart = {name: many for name, many in zip(chosen, columns, strict=True) if len(many) > 1}
         if not apart or len(set(seeds)) < len(seeds):
             continue
         where = f"{runs[0].config.task.id}, {runs[0].config.algorithm.upper()}"
@@ -174,11 +166,10 @@ def relabel(
     # a legend leaves out what begins with _
     unfit = any(not label.strip() or label.startswith("_") for label in labels)
     if unfit or len(labels) != len(there) or len(set(labels)) < len(labels):
-        wanted = (
-            "one each, no two alike, none empty or with _ first,"
-            f" for {len(there)} groups in this order"
+        raise Unusable(
+            f"--label {' --label '.join(labels)}: give one each, no two alike, none empty or with _"
+            f" first, for {len(there)} groups in this order: {'; '.join(there)}"
         )
-        raise Unusable(f"--label {' --label '.join(labels)}: give {wanted}: {'; '.join(there)}")
     names = dict(zip(there, labels, strict=True))
     return {
         task: {names[label]: runs for label, runs in found.items()}

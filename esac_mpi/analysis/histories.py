@@ -1,6 +1,5 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
-import csv
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -9,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.curves import column, per_row, position
 from esac_mpi.analysis.followed import Followed, publication_time
 from esac_mpi.analysis.measures import counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.returns import evaluated, evaluations, policies, training, training_returns
+from esac_mpi.analysis.tables import render
 from esac_mpi.record import RunFiles, Unreadable
 
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
@@ -30,14 +30,9 @@ TRAIN = {"temperature": "ent_coef"}
 
 def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return mean, min and max of the finite numbers of each row of [rows, n], nan without any."""
-    finite = np.isfinite(rows)
-    some, count = finite.any(axis=1), np.maximum(finite.sum(axis=1), 1)
-    found = {
-        "mean": np.where(finite, rows, 0.0).sum(axis=1) / count,
-        "min": np.where(finite, rows, np.inf).min(axis=1),
-        "max": np.where(finite, rows, -np.inf).max(axis=1),
-    }
-    return {name: np.where(some, values, np.nan) for name, values in found.items()}
+    statistics: dict[str, Callable[..., np.ndarray]]
+    statistics = {"mean": np.nanmean, "min": np.nanmin, "max": np.nanmax}
+    return {name: per_row(rows, statistic) for name, statistic in statistics.items()}
 
 
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
@@ -68,11 +63,9 @@ def write_csv(run: RunFiles, out: Path | None, step: str) -> Path:
     """Write a row a generation, nan as nothing; return `out`, or metrics.csv of the run."""
     out, found = out or run.path / "metrics.csv", columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
+    text = render([dict(zip(found, row, strict=True)) for row in rows], "csv")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(found)
-        writer.writerows(["" if value != value else value for value in row] for row in rows)
+    out.write_text(text + "\n", encoding="utf-8")
     return out
 
 
@@ -88,8 +81,7 @@ def collect_curves(run: RunFiles) -> dict[str, np.ndarray]:
     found = {tag(name): values for name, values in columns(run).items()}
     generation, wall = run.columns["metrics/generation"], column(run, "timing/wall_seconds")
     episodes, length = training_returns(run)[0], column(run, "metrics/length").astype(float)
-    average = np.concatenate([[np.nan], training(run)[1]])
-    found["rollout/ep_rew_mean"] = average[episodes]
+    found["rollout/ep_rew_mean"] = np.concatenate([[np.nan], training(run)[1]])[episodes]
     if length.ndim == 2:
         found["rollout/ep_len_mean"] = spread(np.where(length > 0, length, np.nan))["mean"]
         found["rollout/ep_len_mean"] /= getattr(run.config.own, "fitness_episodes", 1)

@@ -1,6 +1,7 @@
 """Figures of a run: counters, returns, speed, where time went, time left; all in one object."""
 
 import shlex
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,9 +31,9 @@ def env_steps(run: RunFiles, kind: str) -> int:
     return (last(run, f"env_steps_{kind}") or 0) + int(apart)
 
 
-def counted_steps(run: RunFiles) -> np.ndarray:
-    """Count the environment steps of all kinds so far, by generation, int64 [generations]."""
-    names = [name for kind in KINDS if (name := f"metrics/env_steps_{kind}") in run.columns]
+def counted_steps(run: RunFiles, kinds: Iterable[str] = KINDS) -> np.ndarray:
+    """Count the environment steps of these kinds so far, by generation, int64 [generations]."""
+    names = [name for kind in kinds if (name := f"metrics/env_steps_{kind}") in run.columns]
     if not names:
         return np.zeros(0, np.int64)
     # less: not counted by an older version

@@ -44,7 +44,5 @@ def describe_better(policies: Iterable[str]) -> str:
         return "the better policy"
     if len(found) == 1:
         return found[0]
-    listed = f"{', '.join(found[:-1])} and {found[-1]}"
-    if len(found) == 2:
-        return f"the better of {listed}"
-    return f"the better that a run has of {listed}"  # none has all of them
+    better = "the better" if len(found) == 2 else "the better that a run has"  # none has all
+    return f"{better} of {', '.join(found[:-1])} and {found[-1]}"

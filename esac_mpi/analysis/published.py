@@ -52,6 +52,5 @@ def select_results(names: Iterable[str], tasks: list[str]) -> tuple[Table, list[
             for algorithm, numbers in zip(paper["columns"], printed, strict=False):
                 if numbers:
                     mean, std, median = [*map(float, numbers), np.nan, np.nan][:3]
-                    cell = Cell(mean, std, median, source=paper["source"])
-                    row[f"{algorithm} [{name}]"] = cell
+                    row[f"{algorithm} [{name}]"] = Cell(mean, std, median, source=paper["source"])
     return table, sources

@@ -34,21 +34,17 @@ def cell(
 
 def columns(
     groups: dict[str, list[RunFiles]], measure: str, at: At, policy: str
-) -> dict[str, Cell | None]:
+) -> dict[str, Cell]:
     """Return a task's cells: one for a group, a policy that is reported apart, or a fate."""
-    if measure == "fates":
-        return {
-            f"{name}, {fate}": cell(group, fate, at)
-            for name, group in groups.items()
-            for fate in FATES
-        }
     found: dict[str, Cell | None] = {}
     for name, group in groups.items():
-        if policy == BETTER and measure in OF_POLICY and set(APART) <= set(policies_of(group)):
+        if measure == "fates":
+            found |= {f"{name}, {fate}": cell(group, fate, at) for fate in FATES}
+        elif policy == BETTER and measure in OF_POLICY and set(APART) <= set(policies_of(group)):
             found |= {f"{name} {own}": cell(group, measure, at, own) for own in APART}
         else:
             found[name] = cell(group, measure, at, policy)
-    return found
+    return {name: made for name, made in found.items() if made is not None}
 
 
 def tell_unlike(groups: Groups, at: At) -> None:
@@ -68,10 +64,7 @@ def table_of(
     if measure in OF_POLICY:
         require_policy(runs, policy)
     groups = grouped(runs)
-    made = {task: columns(found, measure, at, policy) for task, found in groups.items()}
-    table = {
-        task: {name: c for name, c in row.items() if c is not None} for task, row in made.items()
-    }
+    table = {task: columns(found, measure, at, policy) for task, found in groups.items()}
     if not any(table.values()):
         what = measure if measure == "fates" else f"a {measure} return"
         raise Unusable(f"nothing to tabulate yet: no run given has {what}")

@@ -20,13 +20,6 @@ def draw(axes: Axes, x: str, y: str, rows: list[Row], look: dict[str, Any], labe
         axes.plot(*zip(*hollow, strict=True), **{**look, "ls": "none"}, mfc="white", ms=4.5)
 
 
-def draw_ideal(axes: Axes, y: str, rows: list[Row], colour: str) -> None:
-    """Draw what a line of rows would be if no rank ever waited."""
-    ranks = [row["ranks"] for row in rows]
-    ideal = [rows[0][y] * ranks[0] / each for each in ranks]
-    axes.plot(ranks, ideal, ls=(0, (1, 2)), lw=1, color=colour)
-
-
 def name_panel(axes: Axes, x: str, y: str, at: list[int], logarithmic: bool = True) -> None:
     """Scale and name a panel; ticks stand where there are runs."""
     axes.set_xscale("log")
@@ -61,8 +54,10 @@ def draw_scaling(rows: list[Row], title: str, printed: published.Times) -> Figur
                 continue
             for axes, y in ((generation, "s a generation"), (episode, "s an episode")):
                 draw(axes, "ranks", y, line, look, name)
-                if not any(row[""] == "computed" for row in line):
-                    draw_ideal(axes, y, line, shades[label, n])
+                if not any(row[""] == "computed" for row in line):  # as if no rank ever waited
+                    ranks = [row["ranks"] for row in line]
+                    ideal = [line[0][y] * ranks[0] / each for each in ranks]
+                    axes.plot(ranks, ideal, ls=(0, (1, 2)), lw=1, color=shades[label, n])
             draw(share, "ranks", "efficiency", line, look, name)
         for shade, ranks in zip(ramp(own[label].colour, len(all_ranks)), all_ranks, strict=True):
             line = [row for row in rows if (row["run"], row["ranks"]) == (label, ranks)]

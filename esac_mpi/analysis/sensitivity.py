@@ -57,11 +57,6 @@ def sort_lines(points: list[Point], field: str) -> Panels:
     }
 
 
-def values_of(found: Panels) -> list[Any]:
-    """Return the values of the field that were measured, ascending."""
-    return sorted({value for row in found.values() for line in row.values() for value in line})
-
-
 def full_name(run: RunFiles, field: str) -> str:
     """Return the field's dotted name in a run. Raises Unusable with the one like it."""
     there = settings(run)
@@ -119,7 +114,7 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
 
     measure: name of the vertical axis; title: what the points are.
     """
-    values = values_of(found)
+    values = sorted({value for row in found.values() for line in row.values() for value in line})
     look = looks({label: algorithm_of(label) for row in found.values() for label in row})
     drawing, axes = wrapped_panels(len(found))
     for panel, (task, row) in zip(axes, found.items(), strict=True):
@@ -132,12 +127,6 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
     return drawing
 
 
-def places(found: Line, values: list[Any]) -> np.ndarray:
-    """Return the values' places on the axis: themselves if they are numbers, else their order."""
-    numbers = are_numbers(values)
-    return np.array([value if numbers else values.index(value) for value in found], float)
-
-
 def are_numbers(values: list[Any]) -> bool:
     """Whether all values are numbers, and none is a truth value."""
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
@@ -146,8 +135,9 @@ def are_numbers(values: list[Any]) -> bool:
 def draw_line(
     axes: Axes, name: str, found: Line, values: list[Any], look: Look, seeds: bool
 ) -> None:
-    """Draw one line with its intervals."""
-    x, means = places(found, values), np.array([measures.mean() for measures in found.values()])
+    """Draw one line with its intervals; values that are no numbers stand in their order."""
+    x = np.array(list(found) if are_numbers(values) else list(map(values.index, found)), float)
+    means = np.array([measures.mean() for measures in found.values()])
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
     counts = sorted({len(m) for m in found.values()})
     several = f"{counts[0]} to {counts[-1]}" if counts[1:] else str(counts[0])

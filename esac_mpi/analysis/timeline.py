@@ -20,7 +20,7 @@ from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, figure_size, name_axis, plt
-from esac_mpi.analysis.measures import read_busy, seconds
+from esac_mpi.analysis.measures import PARTS, read_busy, seconds
 from esac_mpi.analysis.times import activities, has_members
 from esac_mpi.record import RunFiles
 
@@ -48,8 +48,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
     if has_tasks(run):
         return tasks(run, generation)
     wall, spent = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds")[generation]
-    names = ("evaluate", "plan", "offspring", "update", "learn", "evaluation", "record")
-    part = {name: seconds(run, name)[generation] for name in names}
+    part = {name: seconds(run, name)[generation] for name in PARTS}
     start = wall[generation - 1] if generation else 0.0
     begun = start + part["record"]
     planned = begun + part["evaluate"] + part["plan"]
@@ -108,9 +107,8 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     there = np.isfinite(run.columns["timing/task_worker"][generation])
     critic = individuals_and_turns(run)[1][generation, there]
     bars = []
-    for of_critic, (rank, start, end, spent, updating) in zip(
-        critic, rows.T[there].tolist(), strict=True
-    ):
+    told = zip(critic, rows.T[there].tolist(), strict=True)
+    for of_critic, (rank, start, end, spent, updating) in told:
         length, start = end - start, start + begun + record
         first = length * updating / spent if spent else 0.0
         lane, height = rank, 1.0
@@ -127,10 +125,10 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     return [*bars, Bar(0, "writing", begun, record)]
 
 
-def draw_ranks(axes: Axes, run: RunFiles, shown: int) -> None:
+def draw_ranks(axes: Axes, run: RunFiles) -> None:
     """Draw what each rank did in the last generations, one lane a rank."""
     wall, ranks = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds").shape[1]
-    rows = range(max(0, len(wall) - shown), len(wall))
+    rows = range(max(0, len(wall) - SHOWN), len(wall))
     bars: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
     for row in rows:
         for bar in segments(run, row):
@@ -174,7 +172,7 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
     name_axis(axes, "wall")
 
 
-def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
+def draw(run: RunFiles) -> Figure:
     """Draw the last generations rank by rank, and the whole run's shares."""
     ranks = int(max(read_busy(run).ranks, default=0))
     drawn = column(run, "timing/busy_seconds").shape[1]
@@ -183,7 +181,7 @@ def draw(run: RunFiles, shown: int = SHOWN) -> Figure:
     figure, (above, below) = plt.subplots(
         2, 1, figsize=size, layout="constrained", height_ratios=ratios
     )
-    draw_ranks(above, run, shown)
+    draw_ranks(above, run)
     draw_shares(below, run)
     config = run.config
     lag = getattr(config.own, "learner_lag", 0)

@@ -21,8 +21,6 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.config import table_of
 from esac_mpi.record import RunFiles
 
-ALL = slice(None)
-
 # ---- activities
 
 
@@ -87,7 +85,7 @@ def idle_share(run: RunFiles) -> np.ndarray:
     return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
-def idle(run: RunFiles, generations: slice = ALL) -> float | None:
+def idle(run: RunFiles, generations: slice) -> float | None:
     """Measure the waiting share of the ranks' time in some generations; None: not recorded."""
     try:
         found = {name: values[generations].sum() for name, values in activities(run).items()}

@@ -12,7 +12,7 @@ from esac_mpi.analysis.intervals import estimate, interval
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results.rows import describe_changes
 from esac_mpi.analysis.results.scores import merge_experiments, random_returns
-from esac_mpi.analysis.results.traces import MEASURED
+from esac_mpi.analysis.results.traces import Wall
 from esac_mpi.studies.experiments import design, random_actions
 
 
@@ -103,7 +103,7 @@ def test_a_task_on_which_none_beats_random_actions_is_left_out():
 
 def test_without_a_time_all_are_compared_where_all_have_come():
     es, sac = run("ES", 0, [(2, 4.0), (4, 12.0)]), run("SAC", 1, [(2.5, 5.0)])
-    (task,) = scored([es, run("SAC", 0, [(3, 7.0)]), sac], MEASURED).tasks  # 2.5 s
+    (task,) = scored([es, run("SAC", 0, [(3, 7.0)]), sac], Wall()).tasks  # 2.5 s
     assert (task.returns, task.best) == ({"ES": [4], "SAC": [5]}, 5)
 
 

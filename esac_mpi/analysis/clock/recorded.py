@@ -61,36 +61,26 @@ def make_clock(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Ite
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     """Yield a run's generations; parts: its `times`. Raises Unusable."""
     lasted = phase_seconds(run) * core_share(run)
-    entered, phase = np.isfinite(lasted), np.nan_to_num(lasted)
-    none = np.zeros(run.generation)
     blocks, sums = update_blocks(run), 0  # numbers that a member's sums over observations are
     sizes, evolution = str(run.provenance.get("sizes", "")).split(), declaration_of(run).evolution
     if sizes and evolution is not None and evolution(run.config).observation_normalisation:
         sums = 3 * int(sizes[0])
     first, after_lesson = 0, False  # members that learn before they play; whether from the lesson
-    if has_lessons(run):
-        first = individuals(run.config.cem_rl)[1]
-        after_lesson = run.config.cem_rl.critic == "serial"
-    merges, begun, lesson, beside, waited = none.astype(bool), none, none, none, none
+    whole, phase = {name: parts[name] for name in ALONE}, np.nan_to_num(lasted)
     if has_lag(run):
-        merges, begun, usual = entered, none.copy(), 0.0
+        whole["merges"], whole["begun"] = np.isfinite(lasted), np.zeros(run.generation)
+        usual = 0.0
         for k, end in flights(run):  # one that has not entered yet lasts as the one before it
             usual = lasted[end] if end < run.generation else usual
-            begun[k] = usual
+            whole["begun"][k] = usual
     elif has_lessons(run):
-        lesson = phase
+        first = individuals(run.config.cem_rl)[1]
+        after_lesson = run.config.cem_rl.critic == "serial"
+        whole["lesson"] = phase
     elif has_offspring(run):
-        merges, beside = ~merges, phase
+        whole["merges"], whole["beside"] = np.ones(run.generation, bool), phase
     else:
-        waited = phase
-    whole = {
-        **{name: parts[name] for name in ALONE},
-        "lesson": lesson,
-        "beside": beside,
-        "phase": waited,
-        "merges": merges,
-        "begun": begun,
-    }
+        whole["phase"] = phase
     for k in range(run.generation):
         evaluation, members, expected = (
             parts[name][k] for name in ("evaluation", "members", "expected")

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 
@@ -31,11 +30,6 @@ class Recorded:
     options: AESRL
     arrivals: list[Arrival]
     turns: list[Piece]  # of the critic
-
-    @property
-    def in_order(self) -> bool:
-        """Whether results wait for their virtual order."""
-        return self.options.order == "virtual"
 
 
 def has_tasks(run: RunFiles) -> bool:
@@ -89,7 +83,8 @@ class Drawn:
     """A run's individuals again: each worker's in its order, or all in the order given out."""
 
     def __init__(self, found: Recorded) -> None:
-        self._found = found
+        self._arrivals = found.arrivals
+        self._in_order = found.options.order == "virtual"  # in which results wait for each other
         self._sent: Counter[int] = Counter()  # worker -> tasks that it was given
         self._queues: dict[int, list[Arrival]] = {w: [] for w in range(found.options.workers)}
         for one in found.arrivals:
@@ -101,25 +96,23 @@ class Drawn:
 
     def __call__(self, worker: int, now: int, taught: bool) -> Arrival:
         """Return the individual of a worker at a virtual time [steps], its learning as recorded."""
-        queue = self._queues[worker] if self._found.in_order else self._in_turn
-        place = self._sent[worker] if self._found.in_order else self._sent.total()
+        queue = self._queues[worker] if self._in_order else self._in_turn
+        place = self._sent[worker] if self._in_order else self._sent.total()
         self._sent[worker] += 1
         if place < len(queue):
             return queue[place]
-        last = queue[-1] if queue else self._found.arrivals[-1]  # told after the run's end
+        last = queue[-1] if queue else self._arrivals[-1]  # told after the run's end
         return replace(last, piece=lengthen(last.piece, self._last + 1 - now))
 
 
 def in_start_order(found: Recorded) -> list[Arrival]:
     """Sort individuals by their start: each worker's next starts when its last is reported."""
-    places: dict[int, list[int]] = {}
+    last: dict[int, int] = {}  # worker -> its newest task
+    given = []  # the told one that each followed
     for i, one in enumerate(found.arrivals):
-        places.setdefault(one.worker, []).append(i)
-    given = {mine[0]: -1 for mine in places.values()}  # task -> the told one that it followed
-    given |= {later: before for mine in places.values() for before, later in pairwise(mine)}
-    return [
-        found.arrivals[i] for i in sorted(given, key=lambda i: (given[i], found.arrivals[i].worker))
-    ]
+        given.append((last.get(one.worker, -1), one.worker))
+        last[one.worker] = i
+    return [found.arrivals[i] for i in sorted(range(len(given)), key=given.__getitem__)]
 
 
 def lengthen(piece: Piece, least: float) -> Piece:
@@ -152,7 +145,6 @@ def sections(run: RunFiles) -> Iterator[Section]:
 def queue(found: Recorded, cluster: Cluster) -> Queue:
     """Return the clock of a cluster that does these tasks."""
     turns = found.turns
-    giving = Giving(
-        found.options, Drawn(found), (lambda n: turns[min(n, len(turns) - 1)]) if turns else None
-    )
+    turn = (lambda n: turns[min(n, len(turns) - 1)]) if turns else None
+    giving = Giving(found.options, Drawn(found), turn)
     return clock_of(giving, found.options, cluster)

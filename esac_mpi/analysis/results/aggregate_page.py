@@ -50,10 +50,8 @@ def describe_study(study: Study) -> Iterator[str]:
         f" runs of a variant on a task: {format_range([min(counts), max(counts)])}."
     )
     if study.absent:
-        yield (
-            "Not in the aggregate: "
-            f"{'; '.join(f'{title} ({why})' for title, why in study.absent.items())}."
-        )
+        absent = "; ".join(f"{title} ({why})" for title, why in study.absent.items())
+        yield f"Not in the aggregate: {absent}."
     if study.unfinished:
         yield f"Runs without a score yet: {count_runs(study.unfinished)}."
     if study.short:

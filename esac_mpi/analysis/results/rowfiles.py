@@ -73,9 +73,8 @@ def refuse_mixed(rows: Iterable[Row]) -> None:
     for row in rows:
         if row.settings:
             settings.setdefault(row.run[:5], set()).add(row.settings)
-    if odd := [
-        ", ".join(filter(None, name)) for name, digests in settings.items() if len(digests) > 1
-    ]:
+    mixed = [name for name, digests in settings.items() if len(digests) > 1]
+    if odd := [", ".join(filter(None, name)) for name in mixed]:
         raise Unusable(
             f"{shorten(odd)}: rows of other settings under one name: they are no seeds of the same"
         )

@@ -75,10 +75,8 @@ class Row:
     @property
     def better(self) -> float | None:
         """The better of the two returns."""
-        return max(
-            (value for value in (self.return_theta_es, self.return_learner) if value is not None),
-            default=None,
-        )
+        both = self.return_theta_es, self.return_learner
+        return max((value for value in both if value is not None), default=None)
 
     @property
     def run(self) -> tuple[str, str, str, str, str, int]:
@@ -98,9 +96,8 @@ def round_finite(value: float) -> float | None:
 
 def describe_changes(horizon: int, kwargs: Mapping[str, object]) -> str:
     """Describe horizon and keyword arguments, which change a task's returns; "" for none."""
-    said = [f"horizon {horizon}"] * bool(horizon) + [
-        f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())
-    ]
+    said = [f"horizon {horizon}"] if horizon else []
+    said += [f"{name} {json.dumps(value)}" for name, value in sorted(kwargs.items())]
     return ", ".join(said)
 
 

@@ -23,7 +23,7 @@ from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rowfiles import refuse_mixed
 from esac_mpi.analysis.results.rows import Row, task_form
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, reach
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age
 from esac_mpi.host.invocation import call_of
 
 FIELD, AXIS = "better", WALL
@@ -111,9 +111,8 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
             found.absent[title] = "left out, as asked"
             continue
         runs = [trace for label in found.variants for trace in groups.get(label, [])]
-        limit = wall.seconds or min(
-            (reach([run], AXIS, FIELD) for run in runs if run.has(FIELD)), default=0.0
-        )
+        there = [run for run in runs if run.has(FIELD)]
+        limit = wall.limit(there, FIELD) if there else wall.seconds
         for run in runs:
             if not has_score(run, limit):
                 found.unfinished.append(run)

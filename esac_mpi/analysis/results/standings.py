@@ -14,7 +14,6 @@ from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.published import select_results
 from esac_mpi.analysis.results.traces import (
-    MEASURED,
     WALL,
     Sections,
     Trace,
@@ -50,7 +49,6 @@ NOTE = (
     ' More: docs/results/index.md, "How to read a record".'
 )
 FURTHER = 1.05  # as far as all runs: from there on runs with a population have a column
-Column = tuple[str, str, float]  # (head, axis, limit)
 
 
 def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
@@ -63,8 +61,8 @@ def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     return {label: traces for label, traces in found.items() if traces}
 
 
-def list_columns(runs: list[Trace], y: str, wall: Wall) -> list[Column]:
-    """List the columns of a task's table: the limits common to its runs, and their ends."""
+def list_columns(runs: list[Trace], y: str, wall: Wall) -> list[tuple[str, str, float]]:
+    """List (head, axis, limit) of a table's columns: limits common to the runs, and their ends."""
     evolving = [run for run in runs if run.has("fitness_mean")]
     reached = {"every run": reach(runs, "env_steps", y)}
     if evolving and (further := reach(evolving, "env_steps", y)) > FURTHER * reached["every run"]:
@@ -167,9 +165,7 @@ def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
         yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
 
 
-def document(
-    sections: Sections, measure: str, papers: bool, champion: str, wall: Wall = MEASURED
-) -> str:
+def document(sections: Sections, measure: str, papers: bool, champion: str, wall: Wall) -> str:
     """Write all tables. Raises Unusable where no run has the measure."""
     y, said = MEASURES[measure]
     found = {title: kept for title, labels in sections.items() if (kept := filter_by(labels, y))}

@@ -28,20 +28,15 @@ class Trace:
     rows: tuple[Row, ...]
 
     @property
-    def seed(self) -> int:
-        """The run's seed."""
-        return self.rows[0].seed
-
-    @property
     def name(self) -> str:
         """What the run is called in a sentence."""
-        return f"{self.title}, {self.label}, seed {self.seed}"
+        return f"{self.title}, {self.label}, seed {self.rows[0].seed}"
 
     def curve(self, x: str, y: str) -> Curve:
         """Return one field of the rows against another, without rows that lack it."""
         rows = [row for row in self.rows if getattr(row, y) is not None]
         where, values = (np.array([getattr(row, name) for row in rows], float) for name in (x, y))
-        origin = Origin(self.name, self.title, self.seed, algorithm_of(self.label))
+        origin = Origin(self.name, self.title, self.rows[0].seed, algorithm_of(self.label))
         return Curve(origin, where, values)
 
     def has(self, y: str) -> bool:
@@ -92,9 +87,8 @@ def sections(rows: Iterable[Row]) -> Sections:
         experiment, budget, task, variant, value, _ = run
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
-        found.setdefault(title, {}).setdefault(label, []).append(
-            Trace(title, label, tuple(runs[run]))
-        )
+        trace = Trace(title, label, tuple(runs[run]))
+        found.setdefault(title, {}).setdefault(label, []).append(trace)
     return found
 
 
@@ -127,9 +121,6 @@ class Wall:
     def limit(self, traces: list[Trace], y: str) -> float:
         """Return the time at which these runs are compared [s]."""
         return self.seconds or reach(traces, WALL, y)
-
-
-MEASURED = Wall()
 
 
 def reach(traces: list[Trace], axis: str, y: str) -> float:
