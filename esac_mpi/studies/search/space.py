@@ -35,25 +35,20 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """The values that trials may have of any field."""
+    """The values that trials may have of any field; all are checked before a study begins."""
 
-    values: tuple[Any, ...]
-
-    @property
-    def ends(self) -> tuple[Any, ...]:
-        """The values that are checked before a study begins: all."""
-        return self.values
+    ends: tuple[Any, ...]
 
     @property
     def named(self) -> dict[Any, Any]:
         """The values by what stands for them in a journal, which holds no lists."""
         return {
             value if isinstance(value, str | bool | int | float) else as_text(value): value
-            for value in self.values
+            for value in self.ends
         }
 
     def __str__(self) -> str:
-        return ", ".join(" ".join(as_words(value)) for value in self.values)
+        return ", ".join(" ".join(as_words(value)) for value in self.ends)
 
 
 Space = dict[str, Range | Choices]  # by dotted names
