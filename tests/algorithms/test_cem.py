@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from small_runs import Ending, made
-from test_es import Quadratic
+from toy_tasks import Quadratic
 from words import words
 
 from esac_mpi.config import load

@@ -4,59 +4,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from esac_by_hand import make_es as make
+from toy_tasks import Noted, Quadratic
 
-from esac_mpi import config
 from esac_mpi.algorithms import es
-from esac_mpi.operators import evolution, noise
+from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout, Normaliser
-from esac_mpi.play.epsilon import make as make_epsilon
-from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import ThetaNotFinite, play
 from esac_mpi.training import evaluation
 from esac_mpi.training.active_run import Job
-
-
-class Quadratic:
-    """One step, whatever is observed: the reward is -|action - SOLUTION|^2."""
-
-    # The biases of one layer are the three numbers.
-
-    SOLUTION = np.array([0.5, 0.1, -0.3])
-    id, observation_size, action_size, horizon, unstable = "Quadratic", 1, 3, 1, False
-    low, high = -np.ones(3, np.float32), np.ones(3, np.float32)
-
-    def reset(self, seed):
-        return np.zeros(1, np.float32)
-
-    def step(self, action):
-        return np.zeros(1, np.float32), -float(np.square(action - self.SOLUTION).sum()), True, False
-
-
-class Noted:
-    """Two numbers in, two out, four steps."""
-
-    # Notes the actions, and the rewards episode by episode: one of -2, 0 and 3.
-
-    id, observation_size, action_size, horizon, unstable = "Noted", 2, 2, 4, False
-    low, high = np.array([-1, 0], np.float32), np.array([1, 8], np.float32)
-
-    def __init__(self):
-        self.actions, self.rewards, self.seeds = [], [], []
-
-    def reset(self, seed):
-        self.random = np.random.default_rng(seed)
-        self.seeds.append(seed)
-        self.actions.append([])
-        self.rewards.append([])
-        return self.random.normal(size=2).astype(np.float32)
-
-    def step(self, action):
-        self.actions[-1].append(action.copy())
-        reward = self.random.choice([-2.0, 0.0, 3.0]) * (1 if action[0] > 0 else 2)
-        self.rewards[-1].append(reward)
-        observation = self.random.normal(size=2).astype(np.float32)
-        return observation, reward, False, len(self.rewards[-1]) == 4
 
 
 class Silent(Noted):
@@ -65,15 +23,6 @@ class Silent(Noted):
     def step(self, action):
         observation, _, terminated, truncated = super().step(np.zeros(2))
         return observation, 0.0, terminated, truncated
-
-
-def make(world, layout, **settings):
-    chosen = {name.replace("__", "."): value for name, value in settings.items()}
-    plain = {"algorithm": "es", "es.reward_shift": 0.0, "policy.linear": False}
-    options = config.amend(config.Config(), {**plain, **chosen})
-    config.check(options)
-    params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
-    return params, es.init(params, world)
 
 
 def epsilons(k, slots):
@@ -120,24 +69,6 @@ def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
         w = w + 0.001 / (50 * 0.1) * epsilon.T @ ((returns - np.mean(returns)) / np.std(returns))
     np.testing.assert_allclose(state.theta_es[3:], w, atol=1e-4)
     assert np.square(w - Quadratic.SOLUTION).sum() < 1e-3
-
-
-def test_openais_weight_decay_is_its_coefficient_over_sigma(world):
-    """Their Adam descends sum_i (r+ - r-) eps / n, and l2coeff * theta."""
-    # Without 1 / sigma (es_distributed/es.py).
-    layout, l2, sigma = Layout((1, 3)), 0.05, 0.2
-    settings = {"es__population_size": 8, "es__sigma": sigma, "es__lr_es": 0.01}
-    params, state = make(world, layout, **settings, es__weight_decay=l2 / sigma)
-    theta = state.theta_es.copy()
-    m, v = np.zeros_like(theta), np.zeros_like(theta)
-    for k in range(1, 6):
-        row, _ = es.generation(params, state, world, Quadratic())
-        shaped = evolution.centered_ranks(row["fitness"])
-        theirs = ((shaped[0::2] - shaped[1::2]) @ epsilons(k, 4) / 8 - l2 * theta).astype(
-            np.float32
-        )
-        theta += evolution.adam_step(theirs, m, v, k, 0.01)
-        np.testing.assert_allclose(state.theta_es, theta, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("error")

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from esac_by_hand import LAYOUT, SETTINGS, Before, Fragile, advance, epsilon, make, returns
+from esac_by_hand import LAYOUT, OWN, Before, Fragile, advance, epsilon, make, make_es, returns
 from small_runs import Ending
 
 from esac_mpi import config
 from esac_mpi.algorithms import es, esac
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.play.epsilon import Philox
-from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import ThetaNotFinite, play
 
 
@@ -167,12 +166,9 @@ def test_start_states_and_learning_differ_by_seed(world):
 def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
     off = {"sac_copies": 0, "crossover": "off", "winner_pull": 0.0, "p_sac_initial": 0.0}
     params, state, env = make(world, **off, p_sac_final=0.0)
-    shared = "esac.population_size", "esac.sigma", "esac.lr_es", "policy.hidden"
-    table = {name.replace("esac", "es"): SETTINGS[name] for name in shared}
-    table |= {"policy.linear": False, "es.reward_shift": 0.0, "es.observation_normalisation": False}
-    table["es.start_states"] = "member"
-    plain = Params(config.amend(config.Config(), table), LAYOUT, 10, Philox(0))
-    alone = es.init(plain, world)
+    own = {"es__start_states": "member", "es__observation_normalisation": False}
+    own |= {name.replace("esac.", "es__"): value for name, value in OWN.items()}
+    plain, alone = make_es(world, **own)
     for _ in range(3):
         advance(world, params, state, env)
         es.generation(plain, alone, world, env)

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import random_search
-from conftest import ROOT, ROUTINE, command
+from conftest import ROOT, ROUTINE, command, finish
 from whole_runs import wait_for
 from words import words
 
@@ -63,7 +63,7 @@ class Extended:
         self.points.write_text("".join(lines))
         (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: searches\nVersion: 1.0\n")
         (path / "settings.toml").write_text(SETTINGS)
-        self.environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)])}
+        self.paths = os.pathsep.join([str(path), str(ROOT)])
 
     def line(self, ranks, *arguments):
         """Return the command line of a run: radius from the file, points from the command line."""
@@ -71,13 +71,11 @@ class Extended:
         task += words("--checkpoint.every_generations 2", *arguments)
         return command(ranks, self.path / "settings.toml", *task)
 
-    def call(self, line, code=0, **options):
+    def call(self, line, code=0, installed=True):
         """Run a command line; return what it printed, with its complaints."""
-        chosen = {"env": self.environment, "cwd": self.path, **options}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done = subprocess.run(list(map(str, line)), **chosen, **pipes, timeout=300, check=False)
-        assert done.returncode == code, done.stdout
-        return done.stdout
+        place, paths = (self.path, self.paths) if installed else (ROOT, str(ROOT))
+        done = finish(line, code, place, PYTHONPATH=paths)
+        return done.stdout + done.stderr
 
     def tool(self, name, *arguments, **options):
         """Run a command."""
@@ -121,8 +119,8 @@ def test_it_is_configured_twice_over_and_finds_a_better_point(straight):
 def test_three_ranks_and_a_kill_leave_its_bits_as_they_are(extended, straight):
     run = extended.path / "killed"
     line = extended.line(3, "--budget.generations", GENERATIONS, "--run-dir", run)
-    options = {"env": extended.environment, "cwd": extended.path}
-    process = subprocess.Popen(line, **options, start_new_session=True)
+    seen = {**os.environ, "PYTHONPATH": extended.paths}
+    process = subprocess.Popen(line, env=seen, cwd=extended.path, start_new_session=True)
     wait_for(lambda: (run / "checkpoint_prev.h5").exists() or process.poll() is not None)
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
@@ -207,9 +205,8 @@ def test_its_runs_alone_need_its_package(extended, straight):
     line += words("--policy.hidden 4 --budget.generations 1 --evaluation.episodes 1 --run-dir", run)
     extended.call(command(0, *line))
     assert "random_search" not in (run / "config.toml").read_text()
-    without = {"env": {**extended.environment, "PYTHONPATH": str(ROOT)}, "cwd": ROOT}
-    extended.tool("summary", run, **without)
-    said = extended.tool("summary", straight, code=2, **without)
+    extended.tool("summary", run, installed=False)
+    said = extended.tool("summary", straight, code=2, installed=False)
     assert "or that of an installed package (docs/how-to/extend.md)" in said
 
 

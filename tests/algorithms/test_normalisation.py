@@ -11,18 +11,17 @@ from small_learners import RIVALS, SAC_FORMS, run_phase, sac
 from small_learners import learner as rival
 from small_ppo import KINDS, task
 from small_ppo import learner as ppo
+from small_runs import begun
+from warm_starts import options
 
-from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.learners.updates import Batch
 from esac_mpi.operators import noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.policy import Layout, Normaliser
+from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import population, state
-from esac_mpi.play.epsilon import make as make_epsilon
-from esac_mpi.play.params import Params, make_policy
+from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import play
 
 # of 4 observations in two columns: 1, 1, 3, 3 and 0, 0, 0, 0: means 2 and 0,
@@ -194,15 +193,7 @@ def test_members_see_by_the_statistics_before_them(world):
 # es had them in every version
 @pytest.mark.parametrize("name", ["ddpg", "esac", "ppo", "sac", "td3"])
 def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
-    chosen = {"algorithm": name, "policy.hidden": (4,), "esac.population_size": 50}
-    config, layout, algorithm = (
-        amend(Config(), chosen),
-        Layout((3, 4, 2)),
-        ALGORITHMS[name],
-    )
-    declared = algorithm.DECLARES.evolution
-    epsilon = make_epsilon(declared and declared(config), 0, layout, world)
-    values = algorithm.init(Params(config, layout, 10, epsilon), world)
+    values = begun(world, options(name)).state
     former = {**state.arrays(values), "generation": np.array(3)}
     for lacking in ("observation_sums", "phase_sums"):
         former.pop(lacking, None)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from gradients import Line
+from small_runs import begun
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, amend, check
 from esac_mpi.config.genetic import FORMS
-from esac_mpi.play.params import Params, make_layout, make_policy
-from esac_mpi.training import set_up
+from esac_mpi.play.params import make_policy
 
 pytestmark = pytest.mark.slow
 
@@ -62,27 +62,21 @@ def settings(name: str) -> Config:
 def solved_after(name: str, world, most: int) -> int:
     """Return after how many steps the best of an algorithm's policies has learned a = x/2."""
     # Environment steps; `most` or more: never.
-    config, env, algorithm = settings(name), Line(), ALGORITHMS[name]
-    layout = make_layout(config, env)
-    epsilon = set_up.make_epsilon(config, layout, world)
-    operators = set_up.make_operators(config, layout)
-    params = Params(config, layout, env.horizon, epsilon, operators, Line())
-    state = set_up.make_state(params, world)
-    learner = set_up.make_learner(params, env, state, world)
-    policy = make_policy(params, env, output=algorithm.DECLARES.output)
+    run = begun(world, settings(name), Line(), Line())
+    policy = make_policy(run.params, run.env, output=ALGORITHMS[name].DECLARES.output)
     x = np.linspace(-1, 1, 41, dtype=np.float32)[:, None]
 
     def error(theta: np.ndarray) -> float:
         actor = policy.set(theta)
         return float(np.sqrt(np.mean([((actor(one)[0] + 1) / 2 - one[0] / 2) ** 2 for one in x])))
 
-    assert min(error(theta) for theta in state.policies.values()) > SOLVED
-    while state.counters.env_steps < most:
-        algorithm.generation(params, state, world, env, learner)
-        if min(error(theta) for theta in state.policies.values()) < SOLVED:
+    assert min(error(theta) for theta in run.state.policies.values()) > SOLVED
+    while run.state.counters.env_steps < most:
+        run.generation()
+        if min(error(theta) for theta in run.state.policies.values()) < SOLVED:
             break
     world.end_background()
-    return state.counters.env_steps
+    return run.state.counters.env_steps
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -2,13 +2,10 @@
 
 import numpy as np
 import pytest
-from esac_by_hand import LAYOUT, Teacher, advance, make
+from esac_by_hand import LAYOUT, Teacher, advance, make, make_es
 
 from esac_mpi.algorithms import es, esac
-from esac_mpi.config import Config, amend
 from esac_mpi.operators import evolution
-from esac_mpi.play.epsilon import Philox
-from esac_mpi.play.params import Params
 
 TESTED = {"transfer": "tested", "transfer_episodes": 4, "transfer_wins": 99}
 TESTED |= {"gradient_interval": 1, "p_sac_annealed": False}
@@ -60,12 +57,9 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
 
 def test_es_tests_theta_es_every_fifth_generation(world):
     _, _, env = make(world)
-    table = {"algorithm": "es", "es.population_size": 10, "es.sigma": 0.3, "es.reward_shift": 0.0}
-    table["policy.hidden"] = (140, 140)
-    fixed = Params(amend(Config(), table), LAYOUT, 10, Philox(0))
-    table["es.sigma_rule"] = "one_fifth"
-    params = Params(amend(Config(), table), LAYOUT, 10, Philox(0))
-    state, plain = es.init(params, world), es.init(fixed, world)
+    table = {"es__population_size": 10, "es__sigma": 0.3}
+    fixed, plain = make_es(world, **table)
+    params, state = make_es(world, **table, es__sigma_rule="one_fifth")
     for k in range(1, 7):
         row, timing = es.generation(params, state, world, env)
         other, _ = es.generation(fixed, plain, world, env)

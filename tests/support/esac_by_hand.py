@@ -1,10 +1,10 @@
-"""A small ESAC whose noise, rewards and learner a test can work out by hand."""
+"""A small ESAC, and an ES, whose noise, rewards and learner a test can work out by hand."""
 
 import numpy as np
 from conftest import CORRECTED
 
 from esac_mpi import config
-from esac_mpi.algorithms import esac
+from esac_mpi.algorithms import es, esac
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout
@@ -84,6 +84,16 @@ def make(world, **settings):
     config.check(options)
     params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()
+
+
+def make_es(world, layout=LAYOUT, **settings):
+    chosen = {name.replace("__", "."): value for name, value in settings.items()}
+    hidden = {"policy.hidden": layout.sizes[1:-1], "policy.linear": False}
+    plain = {"algorithm": "es", "es.reward_shift": 0.0, **hidden}
+    options = config.amend(config.Config(), {**plain, **chosen})
+    config.check(options)
+    params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
+    return params, es.init(params, world)
 
 
 def epsilon(k, slot):

@@ -9,7 +9,7 @@ from esac_by_hand import Track
 from words import words
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import load
+from esac_mpi.config import Config, load
 from esac_mpi.play import state
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import set_up
@@ -115,12 +115,13 @@ def made(world, name: str, *more, env=None) -> Made:
     return begun(world, arguments(name, *more), env)
 
 
-def begun(world, line, env=None) -> Made:
-    """Return a run of a command line before its first generation."""
-    config, env = load(list(map(str, line)))[0], env or Ending()
+def begun(world, line, env=None, own_env=None) -> Made:
+    """Return a run of a command line, or of settings, before its first generation."""
+    config = line if isinstance(line, Config) else load(list(map(str, line)))[0]
+    env = env or Ending()
     layout = make_layout(config, env)
-    epsilon = set_up.make_epsilon(config, layout, world)
-    params = Params(config, layout, env.horizon, epsilon, set_up.make_operators(config, layout))
+    made = set_up.make_epsilon(config, layout, world), set_up.make_operators(config, layout)
+    params = Params(config, layout, env.horizon, *made, own_env)
     initial = set_up.make_state(params, world)
     return Made(params, initial, world, env, set_up.make_learner(params, env, initial, world))
 
