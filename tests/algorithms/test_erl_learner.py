@@ -5,19 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
-from gradients import Line, distance, flat, modules
-from plain_td3 import Plain
-from small_learners import fill, learner, perturbed
+from gradients import modules
+from plain_td3 import Plain, assert_updates_are_autograds
+from small_learners import learner, perturbed
 from torch import nn
 
 from esac_mpi.config import Config, amend
-from esac_mpi.host import cooperative
-from esac_mpi.learners import LearnerNotFinite, critics
+from esac_mpi.learners import critics
 from esac_mpi.learners.critics import Judge
 from esac_mpi.learners.deterministic import note_clip
 from esac_mpi.learners.network import Operations
 from esac_mpi.operators.policy import Layout
-from esac_mpi.play.transitions import join
 
 
 def small(sizes=(3, 8, 8, 2), **values):
@@ -79,22 +77,7 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
     made = perturbed(small((3, *hidden, 2), batch_size=64, tau=0.1, gradient_clip=limit, **form))
     made.targets["target_critic"].values.mul_(0.5)
     plain = Plain(made, "erl", activation, lambda critic: [PlainCritic(critic)])
-    for step in range(6):
-        fill(made, step)
-        made.update.start()
-        made.update.learn_critic()
-        made.update.learn_actor()
-        critic_loss, actor_loss = plain.learn(made.update.rows, None, True)
-        means = made.update.means(1)
-        assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
-        assert means["actor_loss"] == -means["mean_q"]
-        assert means["actor_loss"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
-        for part in ("actor", "critic"):
-            gradient = flat(plain.networks[part], "grad")
-            assert distance(getattr(made, part).gradient, gradient) < 1e-5
-    for part, members in plain.networks.items():
-        expected, found = flat(members), getattr(made.update.parts, part).values
-        assert torch.allclose(found.double(), expected, rtol=1e-4, atol=1e-6), part
+    assert_updates_are_autograds(made, plain)
     assert min(plain.critic.norms) < limit < max(plain.critic.norms)
 
 
@@ -112,29 +95,6 @@ def test_a_gradient_is_cut_to_its_largest_norm_as_torch_cuts_it(limit, cut):
     assert gradient.tolist() == pytest.approx(parameter.grad.tolist(), rel=1e-7)
     assert gradient.tolist() == pytest.approx(cut, rel=1e-6)
     assert (gradient.tolist() == cut) == (limit == 10)
-
-
-def uniform(env: Line, count: int, seed: int) -> list[tuple[np.ndarray, float, int]]:
-    """Play episodes with uniform actions, as a learner takes them over."""
-    played = []
-    for episode in range(count):
-        random, x = np.random.default_rng([seed, episode]), env.reset(1000 * seed + episode).copy()
-        rows, ended = [], False
-        while not ended:
-            action = random.uniform(-1, 1, 1).astype(np.float32)
-            following, reward, terminated, truncated = env.step(2 * action - 1)
-            rows.append(join(x, action, reward, terminated, following))
-            x, ended = following.copy(), terminated or truncated
-        played.append((np.array(rows), float(np.sum([row[2] for row in rows])), len(rows)))
-    return played
-
-
-@pytest.mark.parametrize("part", ["actor", "critic", "target_actor", "target_critic"])
-def test_a_learner_that_is_not_finite_says_so(part):
-    made = small((1, 8, 1), start_steps=1000)
-    getattr(made.update.parts, part).values[3] = math.nan
-    with pytest.raises(LearnerNotFinite, match=f"{part} are no longer finite at training step 20"):
-        cooperative.run(made.take(uniform(Line(), 1, 0), 0))
 
 
 @pytest.mark.parametrize("normed", [False, True])

@@ -7,6 +7,7 @@ import pytest
 from esac_by_hand import make_es as make
 from toy_tasks import Noted, Quadratic
 
+from esac_mpi import config
 from esac_mpi.algorithms import es
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose

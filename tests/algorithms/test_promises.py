@@ -1,15 +1,15 @@
 """The same bits on any ranks, on any nodes and over restarts, whatever is switched on.
 
 A case is made once on one process without a break, and once in parts on other ranks. AES-RL's are
-in test_aes_rl.py, those of gradient learners alone in tests/learners.
+in test_aes_rl.py, PPO's in tests/learners/test_ppo_phases.py.
 """
 
 import numpy as np
 import pytest
 from conftest import CYCLIC, CYCLIC_ES, LEARNER, POPULATION, ROUTINE, SMALL, TASK, TIMED
-from small_runs import arguments
+from small_runs import PENDULUM, arguments
 from whole_runs import same_in_parts, summary
-from words import words
+from words import of_table, words
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.analysis.clock.recorded import generations, times
@@ -37,12 +37,24 @@ FORMED = "--policy.layer_norm true --sac.critic_layer_norm true --policy.linear 
 FORMED += " --policy.linear_gain 3 --esac.observation_normalisation true"
 OF_ES = "--es.observation_normalisation true --es.weight_decay 0.01 --es.sigma_rule one_fifth"
 OF_SAC = "--algorithm sac --sac.steps_per_generation 70 --sac.observation_normalisation true"
+OF_RIVALS = {"steps_per_generation": 35, "start_steps": 50, "batch_size": 16}
+ON_RANKS = {"start_steps": 100, "batch_size": 16, "replay_capacity": 150, "episodes_on": "ranks"}
+ON_RANKS |= {"episodes_per_generation": 2, "observation_normalisation": True}
 # two chunks of slots, and more than accumulator.ROWS
 LARGE = "--task.horizon 4 --{0}.population_size 1040 --{0}.observation_normalisation true"
 LINES = {
     "es": [*CYCLIC_ES, *words(OF_ES)],
     "es, large": [*CYCLIC_ES, *words(LARGE.format("es"))],
     "sac": [*TASK, *ROUTINE, *LEARNER, *words(OF_SAC)],
+    "td3": [
+        *TASK, *ROUTINE, "--algorithm", "td3",
+        *of_table("td3", replay_capacity=200, critic_layer_norm=True, **OF_RIVALS),
+    ],
+    "td3, on ranks": [*PENDULUM, "--algorithm", "td3", *of_table("td3", **ON_RANKS)],
+    "ddpg": [
+        *TASK, *ROUTINE, "--algorithm", "ddpg", "--policy.layer_norm", "true",
+        *of_table("ddpg", replay_capacity=200, observation_normalisation=True, **OF_RIVALS),
+    ],
     "esac, large": [*CYCLIC, *words(LARGE.format("esac"))],
     "esac, paper": [*CYCLIC, *words("--policy.hidden 150 140 --esac.preset paper")],
     "esac, public": [*CYCLIC, *words(PUBLIC, "--esac.fitness_episodes", 2)],
@@ -94,6 +106,8 @@ PARTS = {  # (last generation, ranks, nodes) of each; a case without its own has
     "es": [(5, 3, 2), (7, 2, 1)],
     "es, large": [(1, 2, 1), (3, 3, 2), (4, 2, 2)],
     "sac": [(2, 1, 1), (7, 3, 1)],
+    **{name: [(5, 1, 1), (8, 2, 1)] for name in ("td3", "ddpg")},  # after 125 updates: odd
+    "td3, on ranks": [(2, 1, 1), (6, 3, 1)],
     "esac": [(3, 3, 1), (5, 1, 1)],
     "esac, large": [(1, 2, 1), (3, 3, 2), (4, 2, 2)],
     "esac, paper": [(1, 1, 1), (9, 3, 2)],
@@ -124,6 +138,8 @@ def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(case, tmp_path, alo
         assert_shifted(found, columns)
     if case == "esac, switches":
         assert_switched(columns)
+    elif name in ("td3", "ddpg"):
+        assert_learned(found, columns, name, case)
     elif case == "cem_rl, mixing":
         assert_mixed(found, columns)
     elif name == "cem_rl":
@@ -138,6 +154,22 @@ def assert_shifted(found, columns):
     assert set(columns["fitness"].ravel().tolist()) <= {9.0, 9.5, 10.0}  # 9.5: of two episodes
     for values in (rows for name, rows in columns.items() if name.startswith("evaluation_")):
         assert set(values[np.isfinite(values)].tolist()) <= {9.0, 10.0}
+
+
+def assert_learned(found, columns, name, case):
+    """All steps are the learner's; on ranks two episodes of 30, those begun by 100 uniform."""
+    said = summary(found.path)
+    assert (
+        said["env_steps"]["learner"]
+        == said["nominal_steps"]
+        == len(columns["generation"]) * (60 if "ranks" in case else 35)
+    )
+    assert said["last_evaluation"][name] == said["final_return"]
+    if "ranks" in case:
+        assert columns["gradient_updates"].tolist() == [0, 20, 80, 140, 200, 260]
+        assert columns["td3_episodes"].tolist() == [2] * 6
+    else:
+        assert said["gradient_updates"] == 8 * 35 - 50
 
 
 def assert_switched(columns):
@@ -179,5 +211,5 @@ def assert_born(columns, name):
 
 
 def test_no_registered_algorithm_is_without_a_case():
-    elsewhere = {"aes_rl", "td3", "ddpg", "ppo"}
+    elsewhere = {"aes_rl", "ppo"}
     assert {case.split(",")[0] for case in LINES} | elsewhere == {*ALGORITHMS}

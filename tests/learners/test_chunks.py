@@ -8,7 +8,7 @@ import test_cem_learner as cem
 from fake_gpu import FakeGpu
 from gradients import Line, same
 from small_learners import learner as rival
-from small_learners import run_phase, sac
+from small_learners import played, sac
 
 from esac_mpi.algorithms import aes_work
 from esac_mpi.host import cooperative
@@ -52,11 +52,7 @@ def graphs(learner) -> int:
 
 
 def phase(learner, k, sums=None):
-    """Let a learner play and learn; one that plays no episodes takes over what others played."""
-    if learner.NAME != "ERL":
-        return run_phase(learner, Line(), k, 2, 61, sums=sums)
-    rows = np.random.default_rng(k).uniform(-1, 1, (61, learner.replay.width)).astype(np.float32)
-    return cooperative.run(learner.take([(rows, 0.0, 61)], k, sums))
+    return played(learner, k, 61, sums)
 
 
 @pytest.mark.parametrize("early", [False, True])

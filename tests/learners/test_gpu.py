@@ -203,13 +203,6 @@ def test_products_named_in_torchs_newer_way_are_left_alone():
         matmul.fp32_precision = was
 
 
-def test_where_torch_has_no_cuda_a_gpu_is_refused():
-    with pytest.raises(NoDevice, match=r"learner.device = cuda: torch sees 0 GPU\(s\)"):
-        gpu.choose(settings("cuda"))
-    with pytest.raises(NoDevice, match=r"learner\.precision = tf32"):
-        gpu.choose(settings("cpu", "tf32"))
-
-
 def test_too_little_memory_is_told_in_bytes_before_any_is_taken(cuda):
     gpu.refuse_too_large(1000, "x")
     with pytest.raises(NoDevice, match=f"x need {FREE + 1:,} bytes .* {FREE:,} of 5,000,000,000"):

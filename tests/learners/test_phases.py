@@ -3,19 +3,26 @@
 import math
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from gradients import Breaking, Line, distance, modules, same, through
-from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed, run_phase
+from small_learners import RIVALS, SAC_FORMS, learn, learner, perturbed, played, run_phase
 
+from esac_mpi.algorithms import td3
+from esac_mpi.config import Config, amend
 from esac_mpi.envs import UnstablePhysics
-from esac_mpi.learners import LearnerNotFinite
+from esac_mpi.host import cooperative
+from esac_mpi.learners import LearnerNotFinite, cpu
 from esac_mpi.operators.policy import Layout, Policy
 
 NAMES = ["sac", *RIVALS]
 KINDS = [("sac", form) for form in SAC_FORMS]
+COMPILED = {"learner__kernels": "compiled", "sac__automatic_temperature": True}
+if cpu.KIND:
+    KINDS += [("sac", {**COMPILED, "policy__linear": linear}) for linear in (False, True)]
 KINDS += [(name, {"interleaved": interleaved}) for name in RIVALS for interleaved in (True, False)]
 NORMED = {"policy__layer_norm": True}
 
@@ -130,7 +137,7 @@ def test_starts_that_fail_are_counted_in_a_short_phase_too():
     assert (phase.env_steps, phase.episodes, phase.unstable_episodes) == (2, 0, 7)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "erl"])
 def test_a_learner_that_is_not_finite_says_so(name):
     for part in ("actor", "critic", *learner(name).targets):
         made = learner(name, start_steps=1000)
@@ -138,7 +145,7 @@ def test_a_learner_that_is_not_finite_says_so(name):
         network.values[3] = math.nan
         said = f"the {name.upper()} learner's .*{part}.* no longer finite at training step 20"
         with pytest.raises(LearnerNotFinite, match=said):
-            run_phase(made, Line(), 0, 1, 0)
+            played(made, 0, 20)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,6 +155,46 @@ def test_a_policy_that_is_not_finite_takes_no_step(name):
     with pytest.raises(LearnerNotFinite, match="action"):
         run_phase(made, env, 0, 1, 0)
     assert not env.actions
+
+
+@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize("how", ["raise", "huge"])
+def test_episodes_that_others_played_are_taken_over_whole(name, how, world):
+    """Two of 20 steps, uniform; two by the actor; one that breaks in its fourth step."""
+
+    def collect(env, episodes, k, noise):
+        config = amend(Config(), {"algorithm": "td3", "td3.episodes_per_generation": episodes})
+        params = SimpleNamespace(config=config, layout=layout, horizon=20)
+        state = SimpleNamespace(generation=k - 1, theta=made.theta, normaliser=None)
+        return td3.play(params, state, world, env, noise).episodes()
+
+    env, made = Line(), learner(name, start_steps=40, interleaved=False)
+    layout = Layout((1, 8, 8, 1))
+    mean = Policy(layout, "relu", "tanh", -np.ones(1), np.ones(1)).set(made.theta)
+    uniform, acted = collect(env, 2, 1, None), collect(env, 2, 2, 0.0)
+    broken = collect(Breaking(how), 1, 3, 0.0)
+    assert [(len(rows), steps) for rows, _, steps in [*uniform, *acted]] == [(20, 20)] * 4
+    assert [(len(rows), steps) for rows, _, steps in broken] == [(3, 4)]
+    assert np.isnan(broken[0][1])
+    assert np.ptp(uniform[0][0][:, 1]) > 1.5
+    means = [mean(row[:1].astype(np.float32))[0] for row in acted[1][0]]
+    assert np.array_equal(acted[1][0][:, 1], means)
+    x, a, reward, terminated, following = acted[0][0].T
+    assert reward == pytest.approx(-((a - x / 2) ** 2), rel=1e-5, abs=1e-7)
+    assert acted[0][1] == pytest.approx(-np.sum((a - x / 2) ** 2), rel=1e-5)
+    assert not terminated.any()
+    assert np.array_equal(following[:-1], x[1:])
+    assert len(set(env.seeds)) == 4
+
+    phase = cooperative.run(made.take(uniform, 1))
+    assert (phase.env_steps, phase.episodes, phase.gradient_updates) == (40, 2, 0)
+    phase = cooperative.run(made.take([*acted, *broken], 2))
+    assert (phase.env_steps, phase.episodes, phase.unstable_episodes) == (44, 2, 1)
+    assert phase.gradient_updates == 44
+    assert phase.episodic_return == pytest.approx((acted[0][1] + acted[1][1]) / 2)
+    expected = np.vstack([rows for rows, *_ in [*uniform, *acted, *broken]]).astype(np.float32)
+    stored = made.replay.rows(0, made.replay.added).values()  # by the order of a row's columns
+    assert np.array_equal(np.column_stack(list(stored)), expected)
 
 
 # --- bits

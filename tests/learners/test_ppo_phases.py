@@ -19,7 +19,7 @@ from whole_runs import assert_same_run, summary
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ppo as algorithm
-from esac_mpi.config import Config, ConfigError, amend, check
+from esac_mpi.config import Config
 from esac_mpi.host.errors import INSTALL
 from esac_mpi.learners import LearnerNotFinite
 from esac_mpi.operators.noise import Purpose, integer
@@ -113,12 +113,6 @@ def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
     assert other.seeds[1] != old
     assert (phase.env_steps, phase.episodes, len(made._episode.actions)) == (2, 0, 2)
     assert "ends sooner when it is played again: a new one begins" in caplog.text
-
-
-def test_a_minibatch_of_one_step_is_refused():
-    settings = {"algorithm": "ppo", "ppo.steps_per_generation": 33, "ppo.batch_size": 16}
-    with pytest.raises(ConfigError, match=r"ppo.batch_size = 16"):
-        check(amend(Config(), settings))
 
 
 def test_arrays_of_another_kind_are_refused():

@@ -1,12 +1,16 @@
 """The SAC learner's equations against plain torch.nn and numpy."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from gradients import FORMS, distance, flat
 from plain_sac import Plain, assert_updates_are_autograds, saturated
-from small_learners import entropy_where_tanh_saturates, learn, perturbed
+from small_learners import fill, learn, perturbed
 from small_learners import sac as learner
+
+from esac_mpi.learners import cpu
 
 
 @pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
@@ -42,10 +46,19 @@ def test_where_both_critics_agree_each_has_half_the_gradient():
     assert distance(sac.actor.gradient, flat(plain.networks["actor"], "grad")) < 1e-5
 
 
+@pytest.mark.parametrize("kernels", ["torch", *(["compiled"] if cpu.KIND else [])])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_log_prob_holds_where_tanh_saturates(sign):
-    measured, exact = entropy_where_tanh_saturates(learner((1, 8, 8, 1), sac__batch_size=1), sign)
-    assert measured == pytest.approx(exact, rel=1e-6)
+def test_log_prob_holds_where_tanh_saturates(sign, kernels):
+    """Of u = 30 sign + 0.5: log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 |u| in doubles."""
+    sac = learner((1, 8, 8, 1), sac__batch_size=1, learner__kernels=kernels)
+    sac.actor.values.zero_()
+    sac.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
+    fill(sac)
+    sac.update.noise[:] = 0.5
+    sac.update.learn_critic()
+    sac.update.learn_actor()
+    log_prob = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(sign * 30.0 + 0.5)
+    assert sac.update.means(1)["entropy"] == pytest.approx(-log_prob, rel=1e-6)
 
 
 def test_an_action_is_drawn_as_from_torchs_distribution():

@@ -108,8 +108,8 @@ SIZES = [(1, 1), (3, 2), (5, 7, 3), (2, 1, 1), (17, 33, 65, 6), (9, 64, 64, 17)]
 SIZES += [(1, 16, 17, 15, 1), (40, 31, 16)]
 
 
-def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser=None) -> Policy:
-    layout, random = Layout(sizes), np.random.default_rng(len(sizes))
+def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser=None, norm=False):
+    layout, random = Layout(sizes, layer_norm=norm), np.random.default_rng(len(sizes))
     low = random.uniform(-3, 0, sizes[-1])
     high = low + random.uniform(1, 4, sizes[-1])
     policy = Policy(layout, activation, output, low, high, normaliser)
@@ -172,9 +172,10 @@ def test_a_wrong_normaliser_is_refused():
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("output", ["tanh", "clip"])
 @pytest.mark.parametrize("normalised", [True, False])
-def test_a_nan_observation_gives_a_nan_action(sizes, activation, output, normalised):
+@pytest.mark.parametrize("norm", [True, False])
+def test_a_nan_observation_gives_a_nan_action(sizes, activation, output, normalised, norm):
     normaliser = Normaliser(np.zeros(2, np.float32), np.ones(2, np.float32)) if normalised else None
-    policy = random_policy(sizes, activation, output, normaliser=normaliser)
+    policy = random_policy(sizes, activation, output, normaliser=normaliser, norm=norm)
     assert np.isnan(policy(np.array([np.nan, 1.0]))).all()
     assert np.isfinite(policy(np.array([0.5, 1.0]))).all()
 

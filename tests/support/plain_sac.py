@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gradients import distance, flat, modules
+from plain_td3 import descend, follow, named
 from small_learners import learn
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
@@ -49,20 +50,9 @@ class Plain:
     def q(self, critics, observation, action) -> list[torch.Tensor]:
         return [critic(torch.cat((observation, action), 1))[:, 0] for critic in critics]
 
-    def descend(self, name: str, loss: torch.Tensor) -> float:
-        # the actor's loss also depends on the critics'
-        parameters = self.adam[name].param_groups[0]["params"]
-        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            p.grad = gradient
-        self.adam[name].step()
-        return float(loss.detach())
-
     def learn(self, rows: np.ndarray, noise: np.ndarray) -> dict[str, float]:
         """Update value, critics, actor, temperature, target; return what is measured."""
-        batch = {
-            name: torch.from_numpy(rows[:, column]).double()
-            for name, column in self.columns._asdict().items()
-        }
+        batch = named(self.columns, rows)
         observation, following = batch["observation"], batch["next_observation"]
         noise1, noise2 = torch.from_numpy(noise).double()
         temperature, measured = self.log_temperature.exp().detach(), {}
@@ -82,12 +72,12 @@ class Plain:
             backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
         if "value" in self.networks:
             loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2
-            measured["value_loss"] = self.descend("value", loss)
+            measured["value_loss"] = descend(self.adam["value"], loss)
         losses = [
             ((q - backup) ** 2).mean() / 2
             for q in self.q(self.networks["critic"], observation, batch["action"])
         ]
-        measured["critic_loss"] = self.descend("critic", sum(losses))
+        measured["critic_loss"] = descend(self.adam["critic"], sum(losses))
         action, log_prob = self.policy(observation, noise2)
         q = torch.minimum(*self.q(self.networks["critic"], observation, action))
         measured |= {
@@ -95,17 +85,12 @@ class Plain:
             "temperature": temperature.item(),
             "entropy": -log_prob.mean().item(),
         }
-        measured["actor_loss"] = self.descend("actor", (temperature * log_prob - q).mean())
+        measured["actor_loss"] = descend(self.adam["actor"], (temperature * log_prob - q).mean())
         if "log_temperature" in self.adam:
-            a = action.shape[1]
-            self.descend(
-                "log_temperature", -(self.log_temperature.exp() * (log_prob.detach() - a)).mean()
-            )
+            excess = log_prob.detach() - action.shape[1]
+            descend(self.adam["log_temperature"], -(self.log_temperature.exp() * excess).mean())
         followed = self.networks.get("value") or self.networks["critic"]
-        with torch.no_grad():
-            for own, its in zip(self.target, followed, strict=True):
-                for p, new in zip(own.parameters(), its.parameters(), strict=True):
-                    p += self.options.tau * (new - p)
+        follow(self.target, followed, self.options.tau)
         return measured
 
 

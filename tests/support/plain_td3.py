@@ -1,8 +1,26 @@
 """Updates of TD3's critic, TD3, DDPG and ERL by modules, autograd and torch's Adam."""
 
 import numpy as np
+import pytest
 import torch
-from gradients import modules
+from gradients import distance, flat, modules
+from small_learners import learn
+
+
+def named(columns, rows: np.ndarray) -> dict[str, torch.Tensor]:
+    """Return a batch by the names of its columns, in double precision."""
+    parts = columns._asdict().items()
+    return {name: torch.from_numpy(rows[:, column]).double() for name, column in parts}
+
+
+def descend(adam: torch.optim.Adam, loss: torch.Tensor, cut=lambda adam: None) -> float:
+    """Step down a loss that also depends on others' parameters; return it."""
+    parameters = adam.param_groups[0]["params"]
+    for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        p.grad = gradient
+    cut(adam)
+    adam.step()
+    return float(loss.detach())
 
 
 def follow(targets, networks, tau: float) -> None:
@@ -24,13 +42,9 @@ class PlainCritic:
         parameters = [p for critic in self.critic for p in critic.parameters()]
         self.adam = torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
 
-    def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        named = self.columns._asdict()
-        return {name: torch.from_numpy(rows[:, column]).double() for name, column in named.items()}
-
     def learn(self, actor, rows: np.ndarray, noise: np.ndarray | None) -> float:
         """Make an update by an actor's actions, smoothed by noise; return the loss before it."""
-        batch, o = self.batch(rows), self.options
+        batch, o = named(self.columns, rows), self.options
         with torch.no_grad():
             action = actor(batch["next_observation"]).tanh()
             if noise is not None:
@@ -42,11 +56,7 @@ class PlainCritic:
             y = batch["reward"] + o.gamma * (1 - batch["terminated"]) * least
         taken = torch.cat((batch["observation"], batch["action"]), 1)
         loss = sum(torch.nn.functional.mse_loss(q(taken)[:, 0], y) for q in self.critic)
-        self.adam.zero_grad()
-        loss.backward()
-        self.cut(self.adam)
-        self.adam.step()
-        return float(loss.detach())
+        return descend(self.adam, loss, self.cut)
 
     def cut(self, adam: torch.optim.Adam) -> None:
         """Cut the gradient that Adam takes to ERL's largest norm."""
@@ -74,16 +84,11 @@ class Plain:
     def learn(self, rows: np.ndarray, noise: np.ndarray | None, actor: bool) -> tuple[float, float]:
         """Make an update; return the critic's loss, and the actor's before its step."""
         critic_loss = self.critic.learn(self.target_actor, rows, noise)
-        observation = self.critic.batch(rows)["observation"]
+        observation = named(self.critic.columns, rows)["observation"]
         seen = torch.cat((observation, self.actor(observation).tanh()), 1)
         actor_loss = -self.critic.critic[0](seen).mean()
         if actor:
-            parameters = list(self.actor.parameters())  # the loss also depends on the critics'
-            gradients = torch.autograd.grad(actor_loss, parameters)
-            for p, gradient in zip(parameters, gradients, strict=True):
-                p.grad = gradient
-            self.critic.cut(self.adam)
-            self.adam.step()
+            descend(self.adam, actor_loss, self.critic.cut)
             self.critic.follow()
             follow([self.target_actor], [self.actor], self.options.tau)
         return critic_loss, float(actor_loss.detach())
@@ -93,3 +98,28 @@ class Plain:
         """The modules of each network, by its name in a learner."""
         actors = {"actor": [self.actor], "target_actor": [self.target_actor]}
         return {**actors, "critic": self.critic.critic, "target_critic": self.critic.target}
+
+
+def assert_updates_are_autograds(made, plain, every=1, decay=0.0, after=lambda: None) -> None:
+    """Make six updates, the actor's in every `every`th, beside `plain`: losses, gradients, results.
+
+    decay: of the critic's weights, which torch adds to a copy of the gradient.
+    """
+    for step in range(6):
+        actor = step % every == every - 1
+        critic = made.critic.values.clone()
+        means = learn(made, step, actor)
+        noise = getattr(made.update, "noise", None)
+        critic_loss, actor_loss = plain.learn(made.update.rows, noise, actor)
+        assert means["critic_loss"] == pytest.approx(critic_loss, rel=1e-5)
+        assert ("actor_loss" in means) == actor
+        if actor:
+            assert means["actor_loss"] == pytest.approx(actor_loss, rel=1e-5, abs=1e-6)
+            assert means["actor_loss"] == -means["mean_q"]
+            assert distance(made.actor.gradient, flat([plain.actor], "grad")) < 1e-5
+        gradient = made.critic.gradient - decay * critic
+        assert distance(gradient, flat(plain.critic.critic, "grad")) < 1e-5
+        after()
+    for part, members in plain.networks.items():
+        values = getattr(made.update.parts, part).values.double()
+        assert torch.allclose(values, flat(members), rtol=1e-4, atol=1e-6), part

@@ -1,11 +1,11 @@
 """Learners small enough for a test, by name, and one update of theirs."""
 
-import math
 from dataclasses import fields
 from functools import partial
 
 import numpy as np
 import torch
+from gradients import Line
 
 from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
@@ -66,6 +66,14 @@ def learn(made, seed: int = 0, actor: bool = True) -> dict[str, float]:
     return made.update.means(1)
 
 
+def played(made, k: int, steps: int, sums: np.ndarray | None = None):
+    """Let a learner play and learn; one that plays no episodes takes over what others played."""
+    if made.NAME != "ERL":
+        return run_phase(made, Line(), k, 1, steps, sums=sums)
+    rows = np.random.default_rng(k).uniform(-1, 1, (steps, made.replay.width)).astype(np.float32)
+    return cooperative.run(made.take([(rows, 0.0, steps)], k, sums))
+
+
 def perturbed(made):
     """Move all weights: no bias is zero, and no target equals what it follows."""
     random = torch.Generator().manual_seed(3)
@@ -82,18 +90,3 @@ SAC_FORMS: list[dict] = [
     {"sac__automatic_temperature": True},
     {"sac__interleaved": True},
 ]
-
-
-def entropy_where_tanh_saturates(made, sign: int) -> tuple[float, float]:
-    """Update SAC once at u = 30 sign + 0.5 in a batch of one; return -log pi, measured and precise.
-
-    log pi = log N - log(1 - tanh(u)^2), the latter 2 log 2 - 2 |u| to double precision.
-    """
-    made.actor.values.zero_()
-    made.actor.values[-2:] = torch.tensor([30.0 * sign, 0.0])  # biases of mean and log std
-    fill(made)
-    made.update.noise[:] = 0.5
-    made.update.learn_critic()
-    made.update.learn_actor()
-    log_prob = -0.125 - math.log(2 * math.pi) / 2 - 2 * math.log(2) + 2 * abs(sign * 30.0 + 0.5)
-    return made.update.means(1)["entropy"], -log_prob
