@@ -1,4 +1,6 @@
-"""Epsilon, made in three ways."""
+"""Epsilon, made in three ways of addressed numbers; test_kernels.py has how these are made."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -74,3 +76,21 @@ def test_low_rank_noise_has_that_rank_and_full_biases(rank):
     b = noise.normal(4, Purpose.MUTATION, 1, 0, 5, 150 * rank).reshape(rank, 150)
     np.testing.assert_allclose(views[2], a @ b / np.sqrt(rank), atol=1e-5)
     np.testing.assert_array_equal(views[3], noise.normal(4, Purpose.MUTATION, 1, 0, 6, 140))
+
+
+def test_addresses_do_not_overlap_within_a_block():
+    draws = [
+        noise.generator(0, Purpose.MUTATION, 1, m, b).integers(2**63, size=256)
+        for m, b in itertools.product(range(20), range(20))
+    ]
+    assert np.unique(draws).size == 400 * 256
+
+
+def test_bits_of_a_generator_are_these():
+    """A change here means that no older run can be continued."""
+    assert noise.integer(1, Purpose.EPISODE, 2, 3, 4) == 1863777816
+
+
+def test_blocks_cover_a_vector_once():
+    parts = [part for _, part in noise.blocks(2 * noise.BLOCK + 5)]
+    assert [(p.start, p.stop) for p in parts] == [(0, 16384), (16384, 32768), (32768, 32773)]

@@ -101,13 +101,6 @@ def test_adam_is_the_formula_of_the_paper_over_many_steps():
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "loss"), [(3.0, 3.0, 0.0), (3.0, 3.5, 0.125), (3.0, 2.0, 0.5), (10.0, 0.0, 9.5)]
-)
-def test_smooth_l1_is_equation_4(x, y, loss):
-    assert evolution.smooth_l1(x, y) == loss
-
-
-@pytest.mark.parametrize(
     ("returns", "clip", "steps"),
     [
         # R_max 4, R_avg 2, loss 1.5; lr 0.1, n 4, sigma 0.5: 0.1 / 2 * 1.5 = 0.075
@@ -138,18 +131,6 @@ def test_the_share_of_successes_is_over_pairs():
     assert evolution.success_share(np.full(4, 7.0), np.full(2, 7.0)) == 0.5
 
 
-def test_a_fifth_of_successes_leaves_sigma_as_it_is():
-    assert evolution.one_fifth(0.3, 0.2) == 0.3
-    assert evolution.one_fifth(0.3, 1.0) == pytest.approx(0.3 * np.exp(0.1))
-    assert evolution.one_fifth(0.3, 0.0) == pytest.approx(0.3 * np.exp(-0.025))
-
-
-def test_sigma_stays_within_its_span():
-    one_of_five, centre = np.array([1.0, -1.0, -1.0, -1.0, -1.0]), np.zeros(1)
-    found = [evolution.adapt_sigma(sigma, 0.5, one_of_five, centre) for sigma in (0.01, 0.4, 9.0)]
-    assert found == [0.1, 0.4, 2.5]
-
-
 def test_p_sac_is_annealed_as_the_public_code_does():
     expected = {0: 1.0, 250: 0.83, 1000: 0.49, 2000: 0.27, 5000: 0.11}
     for generation, value in expected.items():
@@ -167,14 +148,6 @@ def test_exchanged_rows_take_between_none_and_most():
     # with 1 - E[(1 - 1/2L)^k]
     matrix, bias = (1 - np.mean((1 - 1 / 128.0) ** np.arange(most)) for most in (128, 64))
     close(np.mean(shares, axis=0), [matrix, bias, bias, bias], atol=0.01)
-
-
-def test_pull_and_mutation_by_hand():
-    def moved(function, theta, other, *arguments):
-        return function(np.array(theta, np.float32), np.array(other, np.float32), *arguments)
-
-    same(moved(evolution.pull, [1.0, -2.0], [3.0, 2.0], 0.25), [1.5, -1.0])  # to the mean winner
-    same(moved(evolution.mutated, [1.0, 2.0], [0.5, -4.0], -1, 0.25), [0.875, 3.0])  # line 7
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from drawn import Drawn
 
-from esac_mpi.config import genetic
 from esac_mpi.operators import selection
 from esac_mpi.operators.selection import Candidates, Selection
 
@@ -30,14 +29,6 @@ def test_the_order_is_best_first_and_ties_by_slot():
     fitness = np.array([3.0, np.nan, 7.0, 7.0, np.inf, -np.inf, -9.0])
     assert selection.order(fitness).tolist() == [2, 3, 0, 6, 1, 4, 5]
     assert selection.order(np.array([])).tolist() == []
-
-
-@pytest.mark.parametrize(
-    ("k", "fraction", "count"),
-    [(10, 0.1, 1), (10, 0.3, 3), (10, 0.05, 1), (10, 0.0, 1), (5, 0.5, 2)],
-)
-def test_there_is_at_least_one_elite(k, fraction, count):
-    assert genetic.elites(k, fraction) == count
 
 
 def test_a_selection_by_hand():
