@@ -1,8 +1,5 @@
 """Configuration: the paper's values, presets, files, the command line, and what is wrong."""
 
-import ast
-import inspect
-import itertools
 import math
 from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
@@ -11,16 +8,7 @@ import numpy as np
 import pytest
 
 from esac_mpi import config
-from esac_mpi.config import (
-    NAMES,
-    Config,
-    ConfigError,
-    amend,
-    check,
-    load,
-    marks,
-    to_toml,  # fmt: skip,
-)
+from esac_mpi.config import NAMES, Config, ConfigError, amend, check, load, marks
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE, Bound
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
@@ -63,7 +51,7 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
 )
 def test_a_limit_beside_a_runs_file_turns_its_default_off(tmp_path, named, settings, limits):
     path = tmp_path / "config.toml"
-    path.write_text(to_toml(amend(Config(), settings)))
+    path.write_text(config.to_toml(amend(Config(), settings)))
     budget = load([str(path), *named.split()])[0].budget
     assert of(budget, "generations", "env_steps", "nominal_steps") == limits
 
@@ -181,16 +169,6 @@ def test_erl_alone_explores_beyond_bounds_as_its_code_does():
     assert found == {"erl": (False, "worst"), **others}
 
 
-def test_every_field_says_what_it_is():
-    owners = {owner for name in TABLES for owner in type(getattr(Config(), name)).mro()}
-    tables = {owner for owner in owners if is_dataclass(owner)}
-    assert len(tables) == 22
-    for owner in (ast.parse(inspect.getsource(table)).body[0] for table in tables):
-        for node, after in itertools.pairwise([*owner.body, None]):
-            if isinstance(node, ast.AnnAssign):
-                assert isinstance(after, ast.Expr), f"{owner.name}.{node.target.id}"
-
-
 NUMBERS = [
     name
     for name in NAMES
@@ -252,57 +230,6 @@ def test_only_fields_that_decide_results_count_as_differences():
     assert config.differences(Config(), new) == {"esac.sigma": (0.02, 0.1)}
 
 
-HARD = "--esac.winner_selection hard --esac.sac_copy_noise false"
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ("--esac.popsize 3", "unknown key 'esac.popsize'; did you mean 'esac.population_size'"),
-        ("--esac.population_size many", "esac.population_size = 'many': expected an integer"),
-        ("--esac.population_size 7", "must be even"), ("--esac.winner_fraction 1.5", "at most 1"),
-        ("--esac.winner_fraction 1.0", "500 crossover children + 1 SAC copies > 500 slots"),
-        ("--esac.population_size 50 --esac.sac_copies 16",
-         "10 crossover children + 16 SAC copies > 25 slots"),
-        (f"{HARD} --esac.population_size 50 --esac.sac_copies 15",
-         "esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is perturbed"),
-        ("--esac.sac_min_steps 0",
-         "esac.sac_min_steps = 0: must be positive, no phase has fewer under "
-         "esac.phase_timing = continuous"),
-        ("--esac.transfer_episodes 1",
-         "esac.transfer_episodes = 1: must be at least 2, for a difference to have an error"),
-        ("--esac.preset corrected --esac.learner_lag 6",
-         "esac.learner_lag = 6: must be at most esac.gradient_interval (5)"),
-        ("--algorithm es --es.action_noise -0.1", "es.action_noise = -0.1: must be at least 0"),
-        ("--esac.sigma 0", "esac.sigma = 0.0: must be positive"),
-        # by which float32 divides, and squares what it has
-        ("--esac.sigma 1e-20", "esac.sigma = 1e-20: must be at least 1e-09"),
-        ("--algorithm sac --sac.temperature 1e-30", "temperature = 1e-30: must be at least 1e-09"),
-        ("--algorithm ppo --ppo.initial_std 1e-50", "initial_std = 1e-50: must be at least 1e-09"),
-        ("--algorithm aes_rl --aes_rl.variance_init 1e-80",
-         "variance_init = 1e-80: must be at least 1e-18"),
-        ("--fresh=true", "command line: --fresh takes no value: leave =true out"),
-        ("--task Hopper-v5", "'task' is a table of settings, which has no value of its own: "
-         "name one of them, such as task.id"),
-        ("--esac.sigma nan", "esac.sigma = nan"), ("--sac.lr_sac inf", "sac.lr_sac = inf"),
-        ("--seed -1", "seed = -1"),
-        ("--budget.generations 0", "no limit is set"),
-        ("--checkpoint.every_generations 0 --checkpoint.every_minutes 0",
-         "a run that is killed would lose all"),
-        ("--esac.sampling onesided --esac.population_size 1",
-         "esac.population_size = 1: no ES gradient"),
-        ("--algorithm es --es.sampling onesided --es.population_size 1 "
-         "--es.fitness_shaping sign_ranks",
-         "no ES gradient under sampling = onesided and fitness_shaping = sign_ranks"),
-        ("nowhere.toml", "nowhere.toml: No such file"),
-    ],
-)  # fmt: skip
-def test_what_cannot_run_is_refused_with_the_reason(argv, message):
-    with pytest.raises(ConfigError) as error:
-        load(argv.split())
-    assert message in str(error.value)
-
-
 def test_a_lag_that_is_not_read_is_not_refused(tmp_path):
     (tmp_path / "x.toml").write_text('[esac]\nlearner_lag = 6\nphase_timing = "virtual"\n')
     assert load([str(tmp_path / "x.toml")])[0].esac.learner_lag == 6
@@ -338,7 +265,7 @@ def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
 def written(tmp_path, *words):
     """Return the file of a run of these words, as its first start resolved it, and its settings."""
     begun = amend(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
-    (tmp_path / "config.toml").write_text(to_toml(begun))
+    (tmp_path / "config.toml").write_text(config.to_toml(begun))
     return str(tmp_path / "config.toml"), begun
 
 

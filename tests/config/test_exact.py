@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from drawn import Drawn
 
 from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
@@ -28,6 +29,11 @@ def winners(share, n):
 
 def trained(share, n):
     return config.individuals(of("cem_rl", trained_fraction=share, population_size=n))[1]
+
+
+def updates_of_one(share, n):
+    config = amend(Config(), {"cem_rl.actor_updates_per_step": share})
+    return cem_rl.updates_of_one(SimpleNamespace(config=config), SimpleNamespace(last_steps=n))
 
 
 def best(table):
@@ -54,7 +60,8 @@ def ring(share, n, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "count", [winners, trained, best("cem"), best("cem_rl"), training.count_due, ring]
+    "count",
+    [winners, trained, updates_of_one, best("cem"), best("cem_rl"), training.count_due, ring],
 )
 @pytest.mark.parametrize(
     ("share", "n", "by_float"), [(0.7, 45, 31), (0.35, 90, 31), (0.82, 75, 61), (0.14, 75, 11)]
@@ -65,43 +72,21 @@ def test_a_rounded_share_is_that_of_the_decimal(count, share, n, by_float, monke
     assert count(share, *more) == round(Decimal(str(share)) * n) != by_float
 
 
-def test_updates_of_cem_rls_actors_are_those_of_the_decimal():
-    whole = amend(Config(), {"cem_rl.actor_updates_per_step": 0.35})
-    params, state = SimpleNamespace(config=whole), SimpleNamespace(last_steps=90)
-    assert cem_rl.updates_of_one(params, state) == 32
-
-
 @pytest.mark.parametrize(
     ("share", "n", "count"),
-    [(0.29, 100, 29), (0.58, 50, 29), (0.57, 100, 57), (0.3, 10, 3), (0.299, 10, 2)],
+    [
+        *((0.29, 100, 29), (0.58, 50, 29), (0.57, 100, 57), (0.3, 10, 3), (0.299, 10, 2)),
+        *((0.1, 10, 1), (0.5, 5, 2), (0.05, 10, 1), (0.0, 10, 1)),  # one at least
+    ],
 )
 def test_elites_are_the_whole_ones_of_the_decimal(share, n, count):
     assert elites(n, share) == count
 
 
 def test_a_matrix_changes_in_as_many_places_as_the_decimal_says():
-    class Asked:
-        def __init__(self):
-            self.limits = []
-
-        def random(self, *size):
-            return np.zeros(size) if size else 0.0
-
-        def uniform(self, low, high):
-            return 1.0
-
-        def integers(self, limit, size=None):
-            self.limits.append(limit)
-            return 0 if size is None else np.zeros(size, int)
-
-        def standard_normal(self, size):
-            return np.zeros(size)
-
-    layout, random = Layout((100, 1)), Asked()
-    genetics.gaussian(
-        np.ones(layout.d, np.float32), layout, of("erl", mutated_fraction=0.07), random
-    )
-    assert random.limits[0] == 7  # 0.07 * 100 is 7.000000000000001
+    random, erl = Drawn(0.0, 1.0, 0, [], [], []), of("erl", mutated_fraction=0.07)
+    genetics.gaussian(np.ones(101, np.float32), Layout((100, 1)), erl, random)
+    assert random.calls[2] == (7,)  # 0.07 * 100 is 7.000000000000001
 
 
 def test_the_length_cap_is_no_step_longer_by_rounding():

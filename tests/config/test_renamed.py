@@ -1,13 +1,11 @@
 """Settings that were renamed: files have their former names for ever, a command line does not."""
+# tests/record/test_old_runs.py has runs that were begun by them.
 
 import zlib
 from types import SimpleNamespace
 
 import pytest
 from commands import command
-from conftest import TINY
-from hdf5_files import publish
-from in_process import started
 from small_studies import SETTINGS, made
 
 from esac_mpi.analysis import groups
@@ -16,7 +14,6 @@ from esac_mpi.analysis.results import rows
 from esac_mpi.analysis.sensitivity import full_name
 from esac_mpi.config import NAMES, ConfigError, load, read_toml
 from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, first_names, renew_name, renew_value
-from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.training.api import resolve
@@ -50,26 +47,11 @@ start_states = "pair"
 [erl]
 preset = "reference-code"
 """
-POPULATION = "--esac.population_size 6 --esac.sigma 0.3 --esac.gradient_interval 2"
-PHASES = "--esac.sac_min_steps 10 --esac.sac_episodes 1"
-LEARNER = "--sac.start_steps 5 --sac.batch_size 4 --sac.replay_capacity 50"
-ESAC = [*TINY, *f"{POPULATION} {PHASES} {LEARNER}".split()]
-PRESET = "--esac.preset corrected --esac.transfer means --esac.resimulated better".split()
 
 
 def written(path, text):
     path.write_text(text)
     return str(path)
-
-
-def by_former_names(text):
-    """Return a run's config.toml as it was before the settings were renamed."""
-    for name, before in FORMER.items():
-        key, now = before.rpartition(".")[2], name.rpartition(".")[2]
-        for was, word in WORDS.get(name, {}).items():
-            text = text.replace(f'\n{now} = "{word}"', f'\n{key} = "{was}"')
-        text = text.replace(f"\n{now} = ", f"\n{key} = ").replace(f'"{name}"', f'"{before}"')
-    return text.replace('start_states = "pair"', 'start_states = "slot"')
 
 
 def test_each_former_name_is_no_field_and_each_present_one_is():
@@ -110,13 +92,7 @@ def test_what_was_said_is_known_by_its_present_name(tmp_path):
 
 @pytest.mark.parametrize("before", [*RENAMED])
 def test_a_file_with_both_names_is_refused(tmp_path, before):
-    values = {"reading": '"paper"', "adoption": '"off"', "replayed": '"none"'}
-    values |= {"adoption_moments": '"kept"'}
-    table, _, key = before.rpartition(".")
-    now, value = RENAMED[before].rpartition(".")[2], values.get(key, "2")
-    value = '"repo"' if table == "erl" else value
-    text = f"[{table}]\n{now} = {value}\n{key} = {value}\n"
-    path = written(tmp_path / "both.toml", text)
+    path = written(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
     with pytest.raises(ConfigError) as caught:
         load([path])
     said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
@@ -151,32 +127,6 @@ def test_settings_of_python_are_told_the_present_names():
     assert str(caught.value).endswith(
         "esac.reading = 'mended': is called esac.preset = 'corrected' now"
     )
-
-
-def test_a_run_begun_by_former_names_goes_on_and_is_begun_from(tmp_path):
-    straight, parts = tmp_path / "straight", tmp_path / "parts"
-    line = [*ESAC, *PRESET, "--budget.generations"]
-    assert started(*line, 5, "--run-dir", straight) == 0
-    assert started(*line, 3, "--run-dir", parts) == 0
-    for name in ("checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"):
-        arrays, attributes = read(parts / name)
-        before = by_former_names(attributes["config"])
-        assert before != attributes["config"]
-        publish(parts / name, arrays, {**attributes, "config": before})
-    file = parts / "config.toml"
-    file.write_text(text := by_former_names(file.read_text()))
-    former = ('reading = "mended"\n', 'adoption = "means"\n', '"esac.adoption"')
-    assert all(words in text for words in former)
-    assert not {"preset", "transfer", "resimulated"} & {*text.split()}
-    one, other = Run.open(straight), Run.open(parts)
-    assert (one.config.esac, one.config.said) == (other.config.esac, other.config.said)
-    warm = tmp_path / "warm"
-    assert started("--from", parts, *line, 2, "--seed", 6, "--run-dir", warm) == 0
-    assert Run.open(warm).start["generation"] == 3
-    assert started(file, "--budget.generations", 4) == 0
-    assert started(*line, 5, "--run-dir", parts) == 0
-    one, other = Run.open(straight), Run.open(parts)
-    assert one.provenance["state_sha256"] == other.provenance["state_sha256"]
 
 
 def test_a_search_of_former_names_means_the_same(tmp_path):
