@@ -63,13 +63,6 @@ def test_an_episode_in_the_loop_is_that_of_single_steps(id):
             np.testing.assert_array_equal(rows, its)
 
 
-def test_the_loop_is_used_by_recorders_too(monkeypatch):
-    env, _ = both("HalfCheetah-v5")
-    recorder = Recorder(env, 20)
-    monkeypatch.setattr(env, "step", None)
-    assert play(recorder, policy_of(env), 3, cap=20).episodic_length == recorder.count == 20
-
-
 def test_an_episode_yields_and_ends_at_its_horizon_or_cap(full, monkeypatch):
     env = full(both("Swimmer-v5")[0])
     assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3

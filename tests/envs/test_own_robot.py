@@ -9,7 +9,7 @@ import tomllib
 
 import numpy as np
 import pytest
-from commands import command
+from commands import tool
 from conftest import ROOT, finish, run
 from words import words
 
@@ -39,27 +39,26 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, capsys):
+def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, call):
     run(0, "balancer.toml", "--run-dir", "runs/balancer", *TINY)
     found = Run.open("runs/balancer")
     assert (found.generation, found.config.task.kwargs) == (2, {"speed": 0.5})
     policy = Policy.load("runs/balancer")
     assert (policy.task, policy.task_kwargs) == ("balancer:Balancer-v0", {"speed": 0.5})
 
-    assert command("evaluate").main(["runs/balancer", "--episodes", "2"]) == 0
-    assert 'balancer:Balancer-v0 {"speed": 0.5}, 2 episodes' in capsys.readouterr().out
+    said = call("evaluate runs/balancer --episodes 2").out
+    assert 'balancer:Balancer-v0 {"speed": 0.5}, 2 episodes' in said
 
     forms = ["npz", *(["torchscript"] if importlib.util.find_spec("torch") else [])]
     forms += ["onnx"] * all(map(importlib.util.find_spec, ("torch", "onnx", "onnxscript")))
     for form in forms:
-        assert command("export").main(["runs/balancer", "--format", form]) == 0
+        call("export runs/balancer --format", form)
     exported = np.load("runs/balancer/policy.npz")
     assert (exported["low"], exported["high"]) == ([-1.0], [1.0])
 
 
 def test_its_film_shows_the_robot(here):
     pytest.importorskip("PIL")
-    from commands import tool
     from saved_policies import constant
 
     still = constant(here / "policy.h5", "balancer:Balancer-v0", [0.0])

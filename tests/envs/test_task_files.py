@@ -9,10 +9,6 @@ from esac_mpi.envs import make
 CONFIGS = sorted((ROOT / "configs" / "esac").glob("*.toml"))
 
 
-def test_every_task_of_the_paper_has_its_file():
-    assert len(CONFIGS) == 22
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_task_file_is_accepted_and_holds_differences_only(path):
     values = read_toml(path)
@@ -28,7 +24,7 @@ def test_task_file_is_accepted_and_holds_differences_only(path):
 def test_task_files_hold_the_papers_values():
     configs = {path.stem: amend(Config(), read_toml(path)) for path in CONFIGS}
     suite = {name for name, c in configs.items() if c.task.id.startswith("dm_control/")}
-    assert len(suite) == 12
+    assert (len(configs), len(suite)) == (22, 12)
     assert {(configs[n].esac.sigma, configs[n].esac.lr_es) for n in suite} == {(0.01, 0.01)}
     esac = {name: c.esac.sac_episodes for name, c in configs.items() if c.algorithm == "esac"}
     ten = {"ant", "walker2d", "hopper", "humanoid"}

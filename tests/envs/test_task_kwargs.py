@@ -7,33 +7,21 @@ import tomllib
 import gymnasium
 import numpy as np
 import pytest
-from commands import command
 from conftest import run
 from dm_control import suite
 from saved_policies import save
 from words import words
 
-from esac_mpi import Policy, envs
-from esac_mpi.config import (
-    Config,
-    ConfigError,
-    Task,
-    amend,
-    as_words,
-    check,
-    differences,
-    from_table,
-    load,
-    to_toml,
-)
+from esac_mpi import Policy, config, envs
+from esac_mpi.config import Config, ConfigError, Task, amend, check, load
 from esac_mpi.record import Run
 
 FILE = '[task]\nid = "Hopper-v5"\n[task.kwargs]\nhealthy_z_range = [0.8, inf]\nframe_skip = 2\n'
 
 
-def read_back(config):
+def read_back(found):
     """Return a configuration as it comes back from a file."""
-    return amend(Config(), from_table(tomllib.loads(to_toml(config)), "it"))
+    return amend(Config(), config.from_table(tomllib.loads(config.to_toml(found)), "it"))
 
 
 @pytest.fixture
@@ -51,7 +39,9 @@ def test_a_files_table_is_joined_or_replaced(file):
     inner = ["--task.kwargs.reset-options", '{"low-level": 1}']
     assert load(inner)[0].task.kwargs == {"reset_options": {"low-level": 1}}
     settings = {"task.kwargs.a": {"b": {"c": 5}}, "task.kwargs.d": 6}
-    assert from_table(settings, "settings") == {"task.kwargs": {"a": {"b": {"c": 5}}, "d": 6}}
+    assert config.from_table(settings, "settings") == {
+        "task.kwargs": {"a": {"b": {"c": 5}}, "d": 6}
+    }
     assert load([file, "--task.kwargs", '{"frame_skip": 4}'])[0].task.kwargs == {"frame_skip": 4}
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 
@@ -67,8 +57,8 @@ def test_a_word_is_a_number_a_truth_a_list_or_a_text(text, value):
 
 
 def test_a_text_comes_back_from_a_file_or_is_refused():
-    config = load(["--task.kwargs.mode", 'a\x7fb\n"c', "--task.kwargs.\x7f", "1"])[0]
-    assert read_back(config) == config
+    found = load(["--task.kwargs.mode", 'a\x7fb\n"c', "--task.kwargs.\x7f", "1"])[0]
+    assert read_back(found) == found
     with pytest.raises(ConfigError, match=r"task\.kwargs"):
         load(["--task.kwargs.mode", os.fsdecode(b"na\xefve")])
 
@@ -115,14 +105,14 @@ def test_a_file_is_named_whose_table_is_none(tmp_path, value):
 
 
 def test_all_that_is_written_is_read_back():
-    assert "kwargs" not in to_toml(Config())
+    assert "kwargs" not in config.to_toml(Config())
     assert hash(Config()) == hash(Config())
     kwargs = {"a": 1, "b": [0.5, [True, "x"]], "c d": 'q"\\', "i": {}}
     kwargs["e"] = {"f": {"g": float("inf")}, "h": []}
-    config = Config(task=Task(kwargs=kwargs))
-    assert read_back(config) == config
-    assert load([f"--task.kwargs={as_words(kwargs)[0]}"])[0].task.kwargs == kwargs
-    assert differences(Config(), config) == {"task.kwargs": ({}, kwargs)}
+    found = Config(task=Task(kwargs=kwargs))
+    assert read_back(found) == found
+    assert load([f"--task.kwargs={config.as_words(kwargs)[0]}"])[0].task.kwargs == kwargs
+    assert config.differences(Config(), found) == {"task.kwargs": ({}, kwargs)}
 
 
 def rewards(env, reset, step):
@@ -204,13 +194,13 @@ SMALL = words("""--algorithm es --task.id HalfCheetah-v5 --task.horizon 5 --poli
 WEIGHT = "--task.kwargs.ctrl_cost_weight"
 
 
-def evaluated(capsys, *line):
+@pytest.fixture
+def evaluated(call):
     """Evaluate a policy in an episode; return what is printed."""
-    command("evaluate").main([*map(str, line), "--episodes", "1"])
-    return capsys.readouterr().out
+    return lambda *line: call("evaluate --episodes 1", *line).out
 
 
-def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone, capsys):
+def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone, evaluated):
     where, kwargs = tmp_path / "run", {"ctrl_cost_weight": 0.5}
     alone("--run-dir", where, *SMALL, WEIGHT, "0.5")
     settings = tomllib.loads((where / "config.toml").read_text())
@@ -223,14 +213,14 @@ def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone,
 
     assert Policy.load(where).task_kwargs == kwargs
     costly, cheap = (
-        json.loads(evaluated(capsys, where, "--horizon", 5, "--json", *task))["mean"]
+        json.loads(evaluated(where, "--horizon", 5, "--json", *task))["mean"]
         for task in ([], ["--task", "HalfCheetah-v5"])
     )
     assert costly < cheap  # control costs five times as much
-    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(capsys, where)
+    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(where)
 
 
-def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, capsys):
+def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, evaluated):
     where = tmp_path / "run"
     alone("--run-dir", where, *SMALL)
     assert Policy.load(where).horizon == 5
@@ -240,7 +230,7 @@ def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, capsys
         (["--horizon", 0], 1000),
         (["--task", "HalfCheetah-v5"], 1000),
     ):
-        found = json.loads(evaluated(capsys, where, "--json", *more))
+        found = json.loads(evaluated(where, "--json", *more))
         assert (found["lengths"], found["horizon"]) == ([length], length)
 
 

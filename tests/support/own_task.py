@@ -2,7 +2,7 @@
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete
 
 
 class Push(gymnasium.Env):
@@ -52,10 +52,6 @@ class Count(gymnasium.Env):
         return self.np_random.integers(6), float(action), False, False, {}
 
 
-class Several(Count):
-    action_space = MultiDiscrete([2, 2])
-
-
 class Bounded(gymnasium.Env):
     """Insist on actions within random bounds of a type; the first are +-0.1."""
 
@@ -76,22 +72,11 @@ class Bounded(gymnasium.Env):
         return np.zeros(1, np.float32), 0.0, False, False, {}
 
 
-class Unbounded(Push):
-    action_space = Box(-np.inf, np.inf, (2, 2), np.float32)
-
-
-class Wide(Push):
-    action_space = Box(-3e38, 3e38, (2, 2), np.float32)
-
-
 gymnasium.register("Push-v0", Push, max_episode_steps=30)
 gymnasium.register("Buffer-v0", Buffer, max_episode_steps=30)
 gymnasium.register("Count-v0", Count, max_episode_steps=20)
-gymnasium.register("Several-v0", Several, max_episode_steps=20)
 gymnasium.register("Endless-v0", Push)
 for dtype in (np.float16, np.float32, np.float64):
     gymnasium.register(
         f"Bounded-{dtype.__name__}-v0", Bounded, max_episode_steps=30, kwargs={"dtype": dtype}
     )
-gymnasium.register("Wide-v0", Wide, max_episode_steps=30)
-gymnasium.register("Unbounded-v0", Unbounded, max_episode_steps=30)
