@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from result_rows import history
-from scored_runs import finals, names, run, scored
+from result_rows import finals, history, names, run, scored
+from toy_tasks import Noted
 
 from esac_mpi.analysis import intervals
 from esac_mpi.analysis.intervals import estimate, interval
@@ -159,44 +159,58 @@ def test_draws_keep_the_tasks():
     assert np.isnan([low, high]).all()  # one seed has no interval
 
 
-class Box:
-    """Pay the action in [0, 2], in episodes of three steps."""
+def test_interquartile_mean_cuts_a_quarter_on_each_side():
+    # of 2, 3, 4, 5
+    assert intervals.interquartile_mean(np.array([7.0, 0, 1, 2, 3, 4, 5, 6])) == 3.5
+    assert intervals.interquartile_mean(np.array([1.0, 2, 3, 100])) == 2.5
+    assert intervals.interquartile_mean(np.array([0.0, 0, 3])) == 1  # nothing to cut
+    columns = np.array([[1.0, 5], [2, 5], [3, 5], [100, 5]])
+    np.testing.assert_array_equal(intervals.interquartile_mean(columns), [2.5, 5])
 
-    id, observation_size, action_size, horizon, unstable = "Box-v0", 1, 1, 3, False
-    low, high = np.zeros(1, np.float32), np.full(1, 2, np.float32)
 
-    def __init__(self):
-        self.starts, self.actions = [], []
+def test_interval_of_what_can_be_counted():
+    # both draws equal: 1 in 4 for each end
+    assert interval([np.array([1.0, 5.0])]) == (1.0, 5.0)
+    low, high = interval([np.full((6, 3), 2.5)])
+    np.testing.assert_array_equal([low, high], np.full((2, 3), 2.5))
+    # pooled draws are 0 0 10 10, 0 2 10 10 or 2 2 10 10, the middle halves 5, 6, 6; without strata
+    # 10 10 10 10 could be drawn
+    assert interval([np.array([0.0, 2.0]), np.array([10.0, 10.0])]) == (5.0, 6.0)
+    with pytest.raises(ValueError, match="at least two seeds"):
+        interval([np.array([1.0])])
 
-    def reset(self, seed):
-        self.starts.append(seed)
-        self.left = 3
-        return np.zeros(1, np.float32)
 
-    def step(self, action):
-        self.actions.append(float(action[0]))
-        self.left -= 1
-        return np.zeros(1, np.float32), self.actions[-1], False, self.left == 0
+def test_interval_of_a_mean_agrees_with_the_normal_one():
+    seeds = np.random.default_rng(1).standard_normal(400)
+    found = interval([seeds], intervals.mean)
+    assert interval([seeds], intervals.mean) == found  # the same every time
+    error = seeds.std() / 20
+    np.testing.assert_allclose(
+        found, seeds.mean() + np.array([-1.96, 1.96]) * error, atol=0.2 * error
+    )
 
 
 def test_random_actions_are_uniform_and_the_same_every_time():
-    one, two = Box(), Box()
+    one, two = Noted(), Noted()
     found = random_actions.returns(one, 400)
     assert found.tolist() == random_actions.returns(two, 400).tolist()
-    assert found == pytest.approx(np.reshape(one.actions, (400, 3)).sum(axis=1))
-    assert len(set(one.starts)) == len(one.starts) == 400
-    share, _ = np.histogram(one.actions, 4, (0, 2))
-    assert min(share) > 300 - 4 * 15  # of 1,200; a standard deviation is 15
-    assert sum(share) == 1200
+    assert found.tolist() == np.sum(one.rewards, axis=1).tolist()
+    assert len(set(one.seeds)) == len(one.seeds) == 400
+    for actions, low, high in zip(
+        np.reshape(one.actions, (-1, 2)).T, one.low, one.high, strict=True
+    ):
+        share, _ = np.histogram(actions, 4, (low, high))
+        assert min(share) > 400 - 4 * 17.3  # of 1,600; a standard deviation is 17.3
+        assert sum(share) == 1600
 
 
 def test_a_file_of_random_returns_keeps_its_other_tasks(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Box())
+    monkeypatch.setattr(random_actions.envs, "make", lambda *given: made.append(given) or Noted())
     path = tmp_path / "random.toml"
     path.write_text('"Z-v0" = { mean = 1.5 }\n')
     assert random_actions.write(["Box-v0"], path, episodes=4) == path
-    found, returns = random_returns(path), random_actions.returns(Box(), 4)
+    found, returns = random_returns(path), random_actions.returns(Noted(), 4)
     assert found["Z-v0"] == {"mean": 1.5}
     expected = {"mean": returns.mean(), "error": returns.std(ddof=1) / 2}
     expected |= {"worst": returns.min(), "best": returns.max()}

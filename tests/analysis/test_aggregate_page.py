@@ -1,8 +1,7 @@
 """The page and the picture of an aggregate: which numbers and words stand where."""
 
 import pytest
-from result_rows import stored
-from scored_runs import SIX, finals, run, scored
+from result_rows import SIX, finals, run, scored, stored
 
 from esac_mpi.analysis.figures import plt
 from esac_mpi.analysis.results import aggregate_page, pictures

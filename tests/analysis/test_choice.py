@@ -14,8 +14,6 @@ from esac_mpi.record import Run
 
 STATES = {"a": "complete", "b": "requeue", "c": "failed", "d": "complete", "e": "requeue"}
 TASKS = {"a": "Hopper-v5", "b": "dm_control/walker-walk-v0", "c": "Hopper-v5"}
-
-
 TASKS |= {"d": "Ant-v5", "e": "dm_control/fish-swim-v0"}
 
 

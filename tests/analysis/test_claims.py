@@ -150,10 +150,32 @@ def test_what_else_eight_ranks_can_do():
     assert f"| the better of an ES and a SAC run of a seed | {beside} |" in page
 
 
+def runs_of(name):
+    """Return {(task, variant, seed): its rows with a return of the better policy} of a record."""
+    runs = defaultdict(list)
+    for row in rowfiles.read([RECORDS / name]):
+        if row.better is not None:
+            runs[short_name(row.task), row.variant, row.seed].append(row)
+    return runs
+
+
+def side_by_side():
+    """Return {(task, variant): rows} of side-by-side.csv; what is not there has none."""
+    return defaultdict(list) | {run[:2]: rows for run, rows in runs_of("side-by-side.csv").items()}
+
+
+def later_half(rows, ahead_before=False):
+    """Return evaluations of the second half, of the better policy or the one ahead before."""
+    found = [row.better for row in rows]
+    if ahead_before:
+        pairs = np.array([[row.return_theta_es, row.return_learner] for row in rows], float)
+        found[1:] = np.where(pairs[:-1, 0] >= pairs[:-1, 1], pairs[1:, 0], pairs[1:, 1])
+    ends = [row.wall_seconds for row in rows]
+    return np.array([value for value, end in zip(found, ends, strict=True) if 2 * end > ends[-1]])
+
+
 def last_of_phases():
-    """Return {(task, variant, seed): last evaluation of the better policy} of phases.csv."""
-    rows = [row for row in rowfiles.read([RECORDS / "phases.csv"]) if row.better is not None]
-    return {(row.task.split("/")[-1], row.variant, row.seed): row.better for row in rows}
+    return {run: rows[-1].better for run, rows in runs_of("phases.csv").items()}
 
 
 def test_what_continuous_phases_are_worth_is_in_its_record():
@@ -164,15 +186,14 @@ def test_what_continuous_phases_are_worth_is_in_its_record():
     )
     assert len(lines) == 3
     for number, (name, first, more, *cells) in enumerate(lines):
-        task = name if "-v" in name else f"{name}-v0"
         seeds = range(int(first), int(more[-2:] or first) + 1)
         short, long, ours = "virtual", "continuous", "alternating"
         if number:
             short, ours = f"{short}, by gain", f"{ours}, by gain"
         for variant, cell in zip((short, long, ours), cells, strict=True):
             if cell != "-":
-                found = [f"{last[task, variant, seed]:,.0f}" for seed in seeds]
-                assert cell == ", ".join(found), (task, variant)
+                found = [f"{last[name, variant, seed]:,.0f}" for seed in seeds]
+                assert cell == ", ".join(found), (name, variant)
 
 
 def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
@@ -191,14 +212,10 @@ def test_swimmer_in_five_seeds_is_in_its_record():
 
 
 def test_what_ant_resimulates_is_in_its_record():
-    runs = defaultdict(list)
-    for row in rowfiles.read([RECORDS / "phases.csv"]):
-        if row.task == "Ant-v5" and row.better is not None:
-            runs[row.variant, row.seed].append(row)
     found = {
-        run: (own[-1].better, np.mean([row.better for row in own if 2 * row.wall_seconds > last]))
-        for run, own in runs.items()
-        for last in [own[-1].wall_seconds]
+        tuple(run): (own[-1].better, later_half(own).mean())
+        for (task, *run), own in runs_of("phases.csv").items()
+        if task == "Ant-v5"
     }
     page = (RECORDS / "two-cores.md").read_text().split("## Ant", 1)[1]
     for seed in (30, 31, 32):
@@ -243,10 +260,7 @@ def test_the_table_of_eight_minutes_is_in_its_record():
 
 def test_esac_beside_its_parts_is_in_its_record():
     """Means of the second half of a run, then the last evaluations within two minutes."""
-    runs = defaultdict(list)
-    for row in rowfiles.read([RECORDS / "side-by-side.csv"]):
-        if row.better is not None:
-            runs[short_name(row.task), row.variant].append(row)
+    runs = side_by_side()
     tables = (RECORDS / "side-by-side.md").read_text().split("The last evaluation within", 1)
     for number, table in enumerate(tables):
         found = re.findall(r"^\| (\S+) \| [\d.]+ \| (.+) \| (.+) \| (.+) \|$", table, re.MULTILINE)
@@ -255,30 +269,17 @@ def test_esac_beside_its_parts_is_in_its_record():
             values = []
             for variant in ("ESAC", "ES", "SAC"):
                 rows = runs[name, variant]
-                half = [row.better for row in rows if row.wall_seconds > rows[-1].wall_seconds / 2]
                 early = [row.better for row in rows if row.wall_seconds < 121]
-                values.append(early[-1] if number and early else np.mean(half or [-np.inf]))
+                half = later_half(rows).mean() if rows else -np.inf
+                values.append(early[-1] if number and early else half)
             told = [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in values]
             assert [cell.strip("*") for cell in cells] == [t.replace("-inf", "-") for t in told]
             assert cells[np.argmax(values)].startswith("**")
 
 
-def later_half(rows, ahead_before=False):
-    """Return evaluations of the second half, of the better policy or the one ahead before."""
-    found = [row.better for row in rows]
-    if ahead_before:
-        pairs = np.array([[row.return_theta_es, row.return_learner] for row in rows], float)
-        found[1:] = np.where(pairs[:-1, 0] >= pairs[:-1, 1], pairs[1:, 0], pairs[1:, 1])
-    ends = [row.wall_seconds for row in rows]
-    return np.array([value for value, end in zip(found, ends, strict=True) if 2 * end > ends[-1]])
-
-
 def test_what_esac_has_over_its_parts_is_worked_out():
     """Leads [%] over the better part; level: within two standard errors of the evaluations."""
-    runs, page = defaultdict(list), said("side-by-side.md")
-    for row in rowfiles.read([RECORDS / "side-by-side.csv"]):
-        if row.better is not None:
-            runs[short_name(row.task), row.variant].append(row)
+    runs, page = side_by_side(), said("side-by-side.md")
     leads, fair, level, shares = {}, {}, set(), defaultdict(list)
     for name in {name for name, _ in runs}:
         rows = runs[name, "ESAC"]

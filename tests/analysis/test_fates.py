@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from run_files import leave
+from figure_runs import trained
 
 from esac_mpi.analysis import plots
 from esac_mpi.analysis.messages import Unusable
@@ -13,15 +13,8 @@ MET = (-1, 0, -1, 2, 0, 1)  # by generation; -1: the learner's actor was in no s
 
 
 def make(path, fates=MET, algorithm="pderl", seed=0):
-    rows = [
-        (
-            {"generation": g, "env_steps_population": 100 * g, "learner_fate": fate},
-            {"wall_seconds": float(g)},
-        )
-        for g, fate in enumerate(fates, 1)
-    ]
-    settings = {"algorithm": algorithm, "seed": seed, "task.id": "Ant-v5"}
-    return leave(path, rows, settings, {"ranks": 1})
+    rows = [{"learner_fate": fate} for fate in fates]
+    return trained(path, algorithm, rows, seed=seed, **{"task.id": "Ant-v5"})
 
 
 def test_fates_are_named_in_the_order_in_which_they_are_recorded():
