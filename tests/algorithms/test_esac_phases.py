@@ -174,7 +174,7 @@ def test_no_continuous_phase_is_longer_than_its_room(workers, cost):
         assert most == int(0.9 * max(horizon, members * horizon / workers) / (1 + cost))
 
 
-def test_a_phase_begun_in_longer_episodes_goes_on_within_its_room(world):
+def test_a_phase_of_longer_episodes_goes_on_within_its_room(world):
     settings = {"workers": 1, "sac_min_steps": 20, "update_cost": 2.0}
     params, state, env = make(world, **{**VIRTUAL, **FILLS, **settings})
     learner = teacher()

@@ -196,7 +196,7 @@ def test_what_continuous_phases_are_worth_is_in_its_record():
                 assert cell == ", ".join(found), (name, variant)
 
 
-def test_what_a_condition_of_the_transfer_is_worth_is_in_its_record():
+def test_what_a_condition_of_transfer_is_worth_is_in_its_record():
     page = (RECORDS / "choices.md").read_text().split("## Transfer at once")[1]
     seeds, *cells = re.findall(r"^\| Swimmer-v5 \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)[0]
     last = last_of_phases()
