@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import in_process
 import numpy as np
 import pytest
-from conftest import LEARNER, ROUTINE, TASK
+from conftest import CYCLIC_ES, LEARNER, ROUTINE, TASK
 from gradients import Line
 from toy_experiments import TOY, planned
 from whole_runs import assert_same_run
@@ -126,6 +126,14 @@ def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(of_three, tmp_pat
     assert cost == found["esac.update_cost"] > 0
     alone(*CHOSEN, *named, "--budget.generations", 6, "--run-dir", tmp_path)
     assert_same_run(begun, tmp_path)
+
+
+def test_the_directory_of_a_run_that_left_it_open_is_refused(tmp_path, alone):
+    alone(*CYCLIC_ES, "--budget.generations", 1, "--run-dir", tmp_path)
+    for more in ([], ["--check"]):
+        done = alone(*CHOSEN, "--run-dir", tmp_path, *more, code=2)
+        assert "holds a run of other settings:\n" in done.stdout + done.stderr
+        assert "algorithm: es -> esac\n" in done.stdout + done.stderr
 
 
 def test_a_run_begun_on_three_ranks_has_their_bits_on_others(of_three, tmp_path, alone, together):

@@ -47,7 +47,7 @@ def resolve(
     settled = resolve_on_ranks(config, world.size, run)
     whole = amend(config, settled)
     check(whole)
-    if run:
+    if run and not automatic(whole):  # else one of another algorithm, which is refused
         said = [f"as the run began: {_words(settled)}"] if settled else []
         return settled | choose_places(whole, places, run), said
     said = []
