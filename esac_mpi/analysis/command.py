@@ -17,7 +17,7 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import PathLike, list_paths, read_path
-from esac_mpi.host.run_directory import moved_from
+from esac_mpi.host.run_directory import is_of_run, moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
 GONE = {  # options of 0.2.0, of a command's own or of several: what there is in their place
@@ -63,6 +63,14 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made = Parser(call_of(name), usage, f"{title}\n\n{text}", formatter_class=raw)
     made.set_defaults(line=made)
     return made
+
+
+def out_path(text: str) -> Path:
+    """Read where to write, as argparse's `type`: not over a file of a run."""
+    path = read_path(text)
+    if is_of_run(path):
+        raise argparse.ArgumentTypeError(f"{path}: a file of a run, which stays; choose another")
+    return path
 
 
 def whole_number(text: str) -> int:

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import opened, parser, pause, print_all, refuse_unread
+from esac_mpi.analysis.command import opened, out_path, parser, pause, print_all, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import read_path
@@ -57,7 +57,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
-    add("--out", type=read_path, help=text)
+    add("--out", type=out_path, help=text)
     return line
 
 

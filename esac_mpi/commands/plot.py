@@ -47,7 +47,6 @@ from esac_mpi.analysis import command
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
-from esac_mpi.host.paths import read_path
 from esac_mpi.record import RunFiles
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "of scaling: add what the paper prints"
     line.add_argument("--published", action="store_true", help=text)
     text = "default: learning_curve, or what is drawn; in the run if it is one"
-    line.add_argument("--out", type=read_path, metavar="NAME", help=text)
+    line.add_argument("--out", type=command.out_path, metavar="NAME", help=text)
     return line
 
 

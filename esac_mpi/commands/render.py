@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser, print_all, refuse_unread, whole_number
+from esac_mpi.analysis.command import out_path, parser, print_all, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -94,11 +94,11 @@ def command_line() -> argparse.ArgumentParser:
     text = "simulated time to show [s]; 0: the whole episode"
     add("--seconds", type=float, default=0.0, help=text)
     add("--frames", type=whole, default=6, help="pictures in the strip (6)")
-    add("--video", type=read_path, help="film, .mp4 or .gif")
+    add("--video", type=out_path, help="film, .mp4 or .gif")
     text = "which start state (0): the first of evaluate's"
     add("--seed", type=whole_number, default=0, help=text)
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
-    add("--out", type=read_path, help="picture; default: strip.png beside policy.h5")
+    add("--out", type=out_path, help="picture; default: strip.png beside policy.h5")
     return line
 
 

@@ -19,7 +19,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import parser, print_all, refuse_unread, write_text
+from esac_mpi.analysis.command import out_path, parser, print_all, refuse_unread, write_text
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -103,7 +103,7 @@ def command_line() -> argparse.ArgumentParser:
         action.add_argument("--ranks", type=whole, metavar="R", help=text)
         text = "results.csv of an experiment"
         action.add_argument("files", nargs="+", type=read_path, metavar="CSV", help=text)
-        action.add_argument("--out", type=read_path, metavar="FILE", help="write or draw it there")
+        action.add_argument("--out", type=out_path, metavar="FILE", help="write or draw it there")
         text = f"whom the verdicts are about; default: {CHAMPION}"
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
         text = "compare at this wall time [s]; default: the longest that all runs have"

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import parser, print_all, write_text
+from esac_mpi.analysis.command import out_path, parser, print_all, write_text
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
@@ -105,7 +105,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "elements of the array (10)"
     jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
     show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
-    best.add_argument("--out", type=read_path, metavar="FILE", help="write it there")
+    best.add_argument("--out", type=out_path, metavar="FILE", help="write it there")
     return main
 
 

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import parser, print_all
+from esac_mpi.analysis.command import out_path, parser, print_all
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import read_path
@@ -68,7 +68,7 @@ def command_line() -> argparse.ArgumentParser:
     names = ("FIELD", "VALUE")
     add("--set", nargs="+", action="append", default=[], metavar=names, help="may be repeated")
     add("--root", type=read_path, default=folder, help="directory of the run directories")
-    add("--out", type=read_path, default=folder / "jobs.txt", metavar="FILE", help="the list")
+    add("--out", type=out_path, default=folder / "jobs.txt", metavar="FILE", help="the list")
     return line
 
 

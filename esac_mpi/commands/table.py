@@ -38,7 +38,6 @@ from esac_mpi.analysis.published import read_results, select_results
 from esac_mpi.analysis.run_tables import caption, table_of
 from esac_mpi.analysis.tables import FORMATS, Row, make_long, make_wide, render
 from esac_mpi.config.exact import whole
-from esac_mpi.host.paths import read_path
 from esac_mpi.record import RunFiles
 
 RATES = "pderl-fates"  # what is printed there is no return
@@ -118,7 +117,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"
     line.add_argument("--published", nargs="*", choices=PRINTED, help=text)
     line.add_argument("--format", choices=FORMATS, default="markdown")
-    line.add_argument("--out", type=read_path, metavar="FILE", help="write it there")
+    line.add_argument("--out", type=command.out_path, metavar="FILE", help="write it there")
     return line
 
 

@@ -11,11 +11,19 @@ from pathlib import Path
 
 CONFIG, LOCK = "config.toml", "run.lock"
 CHECKPOINT, PREVIOUS, METRICS = "checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"
+POLICY, STATUS = "policy.h5", "status.json"
+FILES = {CONFIG, LOCK, CHECKPOINT, PREVIOUS, METRICS, POLICY, STATUS, "log.txt"}
 
 
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run."""
     return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
+
+
+def is_of_run(path: Path) -> bool:
+    """Whether a path, or what it links to, is a file by which a run goes on or is read."""
+    real = Path(os.path.realpath(path))
+    return real.name in FILES and is_run(real.parent)
 
 
 def is_there(path: Path) -> bool:

@@ -12,12 +12,12 @@ from esac_mpi.host.errors import Away, Refused, Unreadable, Unsaved
 from esac_mpi.record.checkpoints import Checkpoint
 from esac_mpi.record.directory_check import settings_of
 from esac_mpi.record.files import digest, read
-from esac_mpi.record.reading import POLICY, Columns, RunFiles
+from esac_mpi.record.reading import Columns, RunFiles
 from esac_mpi.record.run import Run
 from esac_mpi.record.sources import compare_start, source
 from esac_mpi.record.status import read_status
 
 __all__ = [
-    "POLICY", "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable",
-    "Unsaved", "compare_start", "digest", "read", "read_status", "settings_of", "source",
+    "Away", "Checkpoint", "Columns", "Refused", "Run", "RunFiles", "Unreadable", "Unsaved",
+    "compare_start", "digest", "read", "read_status", "settings_of", "source",
 ]  # fmt: skip

@@ -10,11 +10,10 @@ import numpy as np
 
 from esac_mpi.host.errors import Absent, Unreadable
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import is_there
+from esac_mpi.host.run_directory import POLICY, is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.record.files import read
-from esac_mpi.record.reading import POLICY
 
 NEEDED = {
     "sizes", "activation", "output", "low", "high", "task", "policy", "generation",

@@ -21,7 +21,15 @@ import numpy as np
 from esac_mpi.config import Config, amend, read_toml
 from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, PREVIOUS, is_run, is_there
+from esac_mpi.host.run_directory import (
+    CHECKPOINT,
+    CONFIG,
+    METRICS,
+    POLICY,
+    PREVIOUS,
+    is_run,
+    is_there,
+)
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays, Header
@@ -31,7 +39,6 @@ from esac_mpi.record.status import read_status
 if TYPE_CHECKING:
     import pandas
 
-POLICY = "policy.h5"
 
 logger = logging.getLogger(__name__)
 

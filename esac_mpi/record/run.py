@@ -13,13 +13,13 @@ import numpy as np
 
 from esac_mpi.config import Config, to_toml
 from esac_mpi.host.errors import Away, Unreadable, Unsaved
-from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays, task_identity
 from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment, newest
 from esac_mpi.record.files import Arrays, digest, image, nest, replace, select_group
 from esac_mpi.record.history import HISTORY, History, manifest
 from esac_mpi.record.lock import RunLock
-from esac_mpi.record.reading import POLICY, Columns, RunFiles
+from esac_mpi.record.reading import Columns, RunFiles
 from esac_mpi.record.replays import Replay
 from esac_mpi.record.status import describe_death, now, read_status, starts, write_status, writer
 

@@ -11,11 +11,9 @@ from typing import Any
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Unsaved
-from esac_mpi.host.run_directory import LOCK
+from esac_mpi.host.run_directory import LOCK, STATUS
 from esac_mpi.host.streams import as_json
 from esac_mpi.record.files import replace
-
-STATUS = "status.json"
 
 logger = logging.getLogger(__name__)
 

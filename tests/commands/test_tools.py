@@ -117,6 +117,20 @@ def test_where_nothing_can_be_written(tmp_path, call, tool):
     assert said.splitlines()[-1].endswith("choose another --out")
 
 
+@pytest.mark.parametrize("name", ["policy.h5", "checkpoint.h5", "config.toml", "link"])
+@pytest.mark.parametrize(
+    "line", ["table", "export --format npz", "sweep --tasks Hopper-v5", "search best study.toml"]
+)
+def test_nothing_is_written_over_a_file_of_a_run(tmp_path, call, line, name):
+    run = figured(tmp_path / "a")
+    (run / "link").symlink_to(run / "policy.h5")
+    before = {file: file.read_bytes() for file in run.glob("*.*")}
+    words = [] if line.startswith("s") else [run]
+    said = call(*line.split(), *words, "--out", run / name, code=2)
+    assert f"{run / name}: a file of a run, which stays; choose another" in said.err
+    assert before == {file: file.read_bytes() for file in run.glob("*.*")}
+
+
 @pytest.mark.parametrize("out", [".", "..", "/"])
 def test_a_picture_has_a_name(tmp_path, call, out):
     said = call("plot", figured(tmp_path / "a"), "--out", out, code=2)
