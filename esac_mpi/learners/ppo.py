@@ -163,8 +163,9 @@ class PPO(Learner):
                     [self._model.logger.name_to_value[f"train/{name}"] for name in LOSSES.values()]
                 )
                 yield True
-        except ValueError:  # a distribution of nan
+        except ValueError as error:  # a distribution of nan
             self.check_finite()
+            base.refuse(self.NAME, ["actions"] * ("constraint" in str(error)), self.env_steps)
             raise
         means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
         self.check_finite(means)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import EAGER, ROUTINE, SMALL, SMALL_ES, TASK, run
+from conftest import EAGER, LEARNER, ROUTINE, SMALL, SMALL_ES, TASK, run
 from in_process import checked, started
 from mpi4py import MPI
 from whole_runs import science, summary
@@ -77,6 +77,14 @@ def test_an_error_of_the_task_while_speed_is_measured_is_one_sentence(tmp_path, 
     error = "RuntimeError: the simulator lost its licence"
     assert re.fullmatch(rf"esac_mpi: {what}: {error} \(.*own_envs\.py, line \d+\)", said)
     assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_learner_that_diverges_while_speed_is_measured_is_one_sentence(tmp_path):
+    line = [*TASK, *LEARNER, *ROUTINE, "--sac.lr_sac", 1e20, "--run-dir", tmp_path / "run"]
+    (said,) = run(2, *line, code=2).stderr.splitlines()
+    assert "no longer finite at training step " in said
+    assert "while it was measured, so nothing was created: lower its learning rate" in said
     assert not list(tmp_path.iterdir())
 
 

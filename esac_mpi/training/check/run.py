@@ -23,7 +23,7 @@ def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Co
     """Resolve what is "auto", by some number where that fails. All ranks call this."""
     values: dict[str, object] | None = {}
     lines: list[Line] = []
-    refusals = ConfigError, envs.TaskError, learners.LearnerNotFinite, *NO_START, *FILES
+    refusals = ConfigError, envs.TaskError, *NO_START, *FILES
     if world.rank == 0:
         try:
             values, said = resolve(config, env, world, set_up.run_directory(config), fresh)

@@ -5,6 +5,8 @@ same bits on all.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from esac_mpi import learners
 from esac_mpi.algorithms import ALGORITHMS, esac_timing
 from esac_mpi.comm.contracts import World
 from esac_mpi.config import AUTO, NAMES, Config, amend, automatic, check, resolve_on_ranks, value_of
-from esac_mpi.envs import Env, probe, refuse_errors
+from esac_mpi.envs import Env, TaskError, probe, refuse_errors
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.play import epsilon
@@ -54,13 +56,13 @@ def resolve(
     if learning and "learner.kernels" in places:
         whole = learners.resolve_auto(whole, learning.learner(whole))
     if "learner.device" in places and sees_a_gpu(whole):
-        with refuse_errors(env.id):
+        with refuse_unmeasured(env):
             device, why = choose_device(whole, env)
         whole = amend(whole, {"learner.device": device})
         said = [why]
     why = ""
     if costs := [name for name in names if name.rpartition(".")[2] in COSTS]:
-        with refuse_errors(env.id):
+        with refuse_unmeasured(env):
             values, updating = measure_costs(whole, env)
         settled |= {name: values[name] for name in costs}
         why = f" and {1 / updating:,.0f} updates/s of this core" if updating else ""
@@ -68,6 +70,17 @@ def resolve(
         keeps = "The run keeps them. Other runs have the same bits only with the same values"
         said.insert(0, f"chosen for {world.size} rank(s){why}: {_words(settled)}. {keeps}")
     return settled | {name: value_of(whole, name) for name in places}, said
+
+
+@contextmanager
+def refuse_unmeasured(env: Env) -> Iterator[None]:
+    """Raise TaskError for a task or learner that fails while it is measured: no run has begun."""
+    try:
+        with refuse_errors(env.id):
+            yield
+    except learners.LearnerNotFinite as error:
+        told = f"{env.id}: {error}, while it was measured, so nothing was created"
+        raise TaskError(f"{told}: lower its learning rate, or scale the task's numbers") from error
 
 
 def choose_places(config: Config, places: list[str], run: Config) -> dict[str, Any]:
