@@ -113,10 +113,12 @@ def test_what_is_no_study_is_one_sentence(tmp_path, call):
     foreign.unlink()
     study = made(tmp_path)
     Journal(study, fresh=True)
-    for file in (study.path / JOURNAL, study.path / STUDY):
-        file.write_text("no\nlines\n")
+    (study.path / JOURNAL).write_text("")
+    assert "no trial was begun yet" in call("search show", study.path, code=2).err
+    for name, text in ((JOURNAL, "no\nlines\n"), (STUDY, "no\nlines\n"), (STUDY, '{"study": 3}')):
+        (study.path / name).write_text(text)
         error = call("search show", study.path, code=65).err
-        assert (str(file) in error, error.count("\n")) == (True, 1)
+        assert (str(study.path / name) in error, error.count("\n")) == (True, 1)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
     assert len({one["es.sigma"] for one in proposed[0]}) == 4
 
 
-@pytest.mark.parametrize("damage", [b"{\x00\x00\n", b"\xff\xfe\n"])
+@pytest.mark.parametrize("damage", [b"{\x00\x00\n", b"\xff\xfe\n", b"[1]\n", b"{}\n"])
 def test_a_damaged_line_is_told_with_the_runs_that_remain(tmp_path, call, damage):
     study = made(tmp_path)
     Journal(study, fresh=True).begin()

@@ -54,24 +54,28 @@ class Journal:
     def __init__(self, study: Study, fresh: bool = False) -> None:
         self._of = study
         file = study.path / JOURNAL
+        nothing = Unusable(f"{study.path}: no trial was begun yet")
         if not fresh and not file.exists():
-            raise Unusable(f"{study.path}: no trial was begun yet")
+            raise nothing
         place = str(file)
         try:
             self._storage = JournalStorage(JournalFileBackend(place, JournalFileOpenLock(place)))
-        except ValueError as error:
+        except (ValueError, LookupError, TypeError, AssertionError) as error:
             remedy = f"remove it; the runs in {study.path}/trial-* remain"
             raise Unusable(f"{file}: a line is damaged: {error}: {remedy}", DAMAGED) from error
         if fresh:
             optuna.create_study(
                 storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
             )
-        self._study = optuna.load_study(
-            storage=self._storage,
-            study_name=NAME,
-            sampler=optuna.samplers.RandomSampler(),
-            pruner=pruner(study),
-        )
+        try:
+            self._study = optuna.load_study(
+                storage=self._storage,
+                study_name=NAME,
+                sampler=optuna.samplers.RandomSampler(),
+                pruner=pruner(study),
+            )
+        except KeyError:  # a full disk may have left the file empty
+            raise nothing from None
 
     def trials(self) -> list[Trial]:
         """Read the study's trials, by their numbers.

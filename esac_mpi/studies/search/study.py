@@ -128,7 +128,7 @@ def read_directory(path: Path) -> Study:
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
         return parse(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unusable(f"{file}: not a study: {error}", DAMAGED) from error
 
 
