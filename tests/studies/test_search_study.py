@@ -58,11 +58,12 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "es.population_size = [4, 5]", "population_size"),  # mirrored, and odd
         ("search", "sac.gamma = [0.9, 0.99]", "sac.gamma: algorithm = es does not read it"),
         ("search", "seed = [1, 2]", "seed: seeds = [100, 101] of the study says which"),
+        ("search", 'run_dir = ["a", "b"]', 'run_dir: directory = "..." of the study says which'),
         ("search", "task.horizon = [20, 30]", "task.horizon: the same for all trials"),
         ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "kind = 'tpe' or 'random'"),
         ("tail", "[pruner]\nwarmup = 1.5", "warmup from 0 to 1"),
         ("settings", SETTINGS + "es.sigma = 0.1", "under [settings] and under [search]"),
-        ("settings", SETTINGS + "seed = 3", "settings: seed: the search sets it"),
+        ("settings", SETTINGS + "seed = 3", "settings: seed: seeds = [100, 101] of"),
         ("settings", SETTINGS + "td3.gamma = 0.9", "td3.gamma: algorithm = es does not read it"),
         ("settings", SETTINGS.replace("CyclicMDP-v0", "Nowhere-v0"), "Nowhere"),
         ("head", "trials = 0", "needs trials = 1 or more"),

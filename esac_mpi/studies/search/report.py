@@ -14,7 +14,8 @@ from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.search.journal import Journal, Trial
-from esac_mpi.studies.search.study import OWN, Study, describe_value
+from esac_mpi.studies.search.space import OWN
+from esac_mpi.studies.search.study import Study, describe_value
 
 PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
 

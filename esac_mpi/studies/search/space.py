@@ -9,9 +9,13 @@ from esac_mpi.config import NAMES, as_text, as_words, hint, renew_name
 from esac_mpi.studies.experiments.design import check_table, fields
 
 LARGEST = 2**63  # numbers of a range are below
+OWN = {  # fields of every trial that the search sets: where a study says which
+    "seed": "seeds = [100, 101] of the study says which",
+    "run_dir": 'directory = "..." of the study says which',
+    "max_hours": "`esac-mpi search run --max-hours` says when to stop",
+}
 # fields and tables that are the same for all trials, or they could not be compared
-COMMON = {"seed", "run_dir", "max_hours", "task", "budget", "evaluation"}
-COMMON |= {"checkpoint", "stop", "display"}
+COMMON = {"task", "budget", "evaluation", "checkpoint", "stop", "display"}
 
 
 @dataclass(frozen=True)
@@ -81,11 +85,10 @@ def entries(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def parse_field(name: str, entry: Any, source: str) -> Range | Choices:
     """Read the range or the choices of a field. Raises Unusable."""
-    if name in COMMON or name.partition(".")[0] in COMMON:
-        reason = "the same for all trials, under [settings]"
-        if name == "seed":
-            reason = "seeds = [100, 101] of the study says which"
-        raise Unusable(f"{source}: {name}: {reason}")
+    if name in OWN:
+        raise Unusable(f"{source}: {name}: {OWN[name]}")
+    if name.partition(".")[0] in COMMON:
+        raise Unusable(f"{source}: {name}: the same for all trials, under [settings]")
     if isinstance(entry, list):
         return parse_choices(name, entry, source)
     numbers = name in NAMES and {hint(name), *get_args(hint(name))} & {int, float}

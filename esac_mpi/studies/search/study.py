@@ -32,12 +32,11 @@ from esac_mpi.envs import TaskError
 from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import check_keys, check_table, fields, refuse_automatic
-from esac_mpi.studies.search.space import Choices, Space, parse_space
+from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
 VERSION = ".".join(__version__.split(".")[:2])  # within which defaults stay
-OWN = ("seed", "run_dir", "max_hours")  # of every trial, set by the search
 KINDS: dict[str, Any] = {
     "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
     **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
@@ -153,10 +152,7 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
         )
     settings = fields(table.get("settings", {}), f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
-        raise Unusable(
-            f"{source}: settings: {own[0]}: the search sets it; see seeds = [...], "
-            'directory = "..." and --max-hours'
-        )
+        raise Unusable(f"{source}: settings: {own[0]}: {OWN[own[0]]}")
     space = parse_space(table["search"], source)
     if both := sorted(settings.keys() & space.keys()):
         raise Unusable(
