@@ -11,7 +11,7 @@ import numpy as np
 
 from esac_mpi.config import Config, ConfigError, amend, from_table
 from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
-from esac_mpi.host.run_directory import CHECKPOINT, METRICS, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.files import TAIL, Arrays, read, select_group
 from esac_mpi.record.history import Closed
@@ -121,8 +121,9 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
                 "%s; going on from %s, generation %d", problem, file, checkpoint.generation
             )
         return checkpoint
-    if (path / METRICS).exists() and not problems:
-        problems = [f"{path / METRICS} is there, but no checkpoint"]
+    later = [path / name for name in (METRICS, POLICY) if (path / name).exists()]
+    if later and not problems:  # a copy of a part, say
+        problems = [f"{later[0]} is there, but no checkpoint"]
     if problems:
         raise Unreadable(
             f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves "
