@@ -28,6 +28,7 @@ def main(argv: list[str]) -> int:
     words = [token for token in argv if token != "--check"]
     command = ["python", "-m", "esac_mpi", *argv]
     try:
+        from esac_mpi.comm import launch
         from esac_mpi.config import load  # which loads the algorithms of installed packages
         from esac_mpi.training import session
     except (ImportError, RuntimeError) as error:  # mpi4py's
@@ -38,9 +39,11 @@ def main(argv: list[str]) -> int:
             load(words, warn)  # prints the help, which needs no MPI, and ends the program
         complain(f"esac_mpi: {told}")
         return WRONG_USAGE
-    return session.program(
+    code = session.program(
         session.Asked(lambda: load(words, warn), command, looks="--check" in argv)
     )
+    launch.leave_threads(code)
+    return code
 
 
 if __name__ == "__main__":

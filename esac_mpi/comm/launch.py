@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.host import batch_system
+from esac_mpi.host.log import complain
 
 LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
@@ -24,9 +25,7 @@ def abort(code: int, *last_words: str, record: Callable[[], object] | None = Non
 
     record: called last of all, so that no other rank has time to write after it.
     """
-    last_resort = threading.Timer(LAST_RESORT, os._exit, [code])
-    last_resort.daemon = True
-    last_resort.start()
+    _end_later(lambda: os._exit(code))
     with suppress(OSError, ValueError):
         if last_words:
             print(*last_words, sep="\n", file=sys.stderr, flush=True)
@@ -36,6 +35,25 @@ def abort(code: int, *last_words: str, record: Callable[[], object] | None = Non
             record()
     MPI.COMM_WORLD.Abort(code)
     os._exit(code)  # MPICH's has been seen to come back
+
+
+def leave_threads(code: int) -> None:
+    """End this process, which is done, although threads of its task may never be. All ranks."""
+    main = threading.main_thread()
+    if left := [each.name for each in threading.enumerate() if not (each.daemon or each is main)]:
+
+        def end() -> None:
+            complain(f"esac_mpi: ended with threads of the task at work: {', '.join(left)}")
+            os._exit(code)
+
+        MPI.Finalize()
+        _end_later(end)
+
+
+def _end_later(end: Callable[[], None]) -> None:
+    last_resort = threading.Timer(LAST_RESORT, end)
+    last_resort.daemon = True
+    last_resort.start()
 
 
 def library() -> str:

@@ -190,6 +190,14 @@ def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
     assert os.getpid() == process  # else pytest would go on twice
 
 
+def test_a_thread_that_a_task_leaves_does_not_keep_the_process(tmp_path):
+    words = [*SMALL, *BUDGET, "--task.kwargs.what", "linger", "--run-dir", tmp_path / "run"]
+    done = finish(command(2, *words))
+    told = "esac_mpi: ended with threads of the task at work: viewer\n"
+    assert done.stderr.count(told) == 2
+    assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "complete"
+
+
 def test_what_a_task_sets_for_itself_stays(monkeypatch):
     monkeypatch.delenv("ITS_OWN", raising=False)
     before = sys.path[:]

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import warnings
+from threading import Event, Thread
 
 import gymnasium
 import numpy as np
@@ -41,6 +42,10 @@ def fork():
     if os.fork() == 0:
         sys.exit(0)  # through all that called
     os.wait()
+
+
+def linger():
+    Thread(target=Event().wait, name="viewer").start()
 
 
 def torch_settings():
@@ -107,6 +112,7 @@ CHANGES = {
     "flush": flush,
     "random": lambda: [random.seed(0), np.random.seed(0)],  # noqa: NPY002
     "fork": fork,
+    "linger": linger,
     "exit": lambda: sys.exit(0),
     "parse": lambda: argparse.ArgumentParser().parse_args(),
     "say": say,
