@@ -109,8 +109,11 @@ def why_not_imported(error: Exception) -> str:
 
 def describe_error(error: BaseException) -> tuple[str, str]:
     """Return an error's kind and first line, and the line of code that raised it."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    said = f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")
+    frame, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
+    try:
+        said = f"{kind}: {error}".splitlines()[0].removesuffix(": ")
+    except Exception:  # of a task's own class, whose text fails
+        said = kind
     return said, f"{frame.filename}, line {frame.lineno}"
 
 
