@@ -46,6 +46,7 @@ mujoco = import_mujoco()
 OWN_ID = "One of your own is named module:EnvId, by the module that registers it."
 REGISTERED = ", or max_episode_steps in gymnasium.register"
 MOST = 10  # ids of a module that one sentence lists
+TRUTHS = {bool, np.bool_}
 SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
@@ -132,8 +133,10 @@ class GymnasiumEnv(Stepped):
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         try:
-            if isinstance(reward, str | bytes):
-                raise TypeError(reward)
+            truths = {type(terminated), type(truncated)} <= TRUTHS  # sooner than the values
+            truths = truths or (terminated in (False, True) and truncated in (False, True))
+            if not truths or isinstance(reward, str | bytes):
+                raise TypeError(f"the last three are {reward!r}, {terminated!r}, {truncated!r}")
             return self._flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError) as error:
             raise TaskError(

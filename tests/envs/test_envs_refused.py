@@ -9,7 +9,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, MultiDiscrete, Tuple
 
 from esac_mpi.config import Config, amend
-from esac_mpi.envs import TaskError, make, probe, refuse_discrete
+from esac_mpi.envs import TaskError, make, probe, refuse_discrete, translate_errors
 from esac_mpi.training.task_set_up import make_task
 
 
@@ -168,9 +168,32 @@ class Odd(own_envs.Walk):
 
 gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
 ODD = [{"reward": np.ones(2)}, {"reward": None}, {"terminated": np.ones(2)}]
+ODD += [{"terminated": np.nan}, {"terminated": "False"}, {"truncated": None}, {"truncated": {}}]
 
 
 @pytest.mark.parametrize("odd", [*ODD, {"observation": [1, [2, 3]]}, {"observation": [1.0]}])
 def test_an_answer_of_another_kind_is_refused(odd):
     with pytest.raises(TaskError, match="Odd-v0: a step must answer an array of numbers"):
         probe.probe(make("Odd-v0", kwargs=odd))
+
+
+@pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.array])
+def test_true_and_false_are_of_any_kind(kind):
+    odd = {"terminated": kind(False), "truncated": kind(True)}
+    env = make("Odd-v0", kwargs=odd)
+    env.reset(0)
+    *_, terminated, truncated = env.step(env.high)
+    assert (terminated, truncated) == (False, True)
+    assert {type(terminated), type(truncated)} == {bool}
+
+
+def test_an_error_without_a_text_is_told_by_its_kind():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    with (
+        pytest.raises(TaskError, match=r"mine cannot be made: Mute \("),
+        translate_errors("mine", "made"),
+    ):
+        raise Mute
