@@ -40,7 +40,9 @@ def main(argv: list[str]) -> int:
         complain(f"esac_mpi: {told}")
         return WRONG_USAGE
     code = session.program(
-        session.Asked(lambda: load(words, warn), command, looks="--check" in argv)
+        session.Asked(
+            lambda: load(words, warn), command, looks="--check" in argv, alike=" ".join(argv)
+        )
     )
     launch.leave_threads(code)
     return code

@@ -80,7 +80,8 @@ def train(
         command += [f"--{name}", *as_words(value)]
     if fresh:
         command.append("--fresh")
-    asked = session.Asked(lambda: (resolve(config, named), bool(fresh)), command, callback)
+    alike = repr((config, given, fresh))  # not places, which may have the time in their names
+    asked = session.Asked(lambda: (resolve(config, named), bool(fresh)), command, callback, alike=alike)
     try:
         code, path, _ = session.guest(asked, quiet)
     except ended.Ended as end:

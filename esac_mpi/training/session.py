@@ -47,6 +47,7 @@ class Asked(NamedTuple):
     command: list[str]  # for the run's files
     listener: loop.Listener | None = None  # hears of every generation
     looks: bool = False  # --check in place of a run
+    alike: str = ""  # what all ranks must ask for, in words; empty: rank 0 alone asks
 
 
 class Outcome(NamedTuple):
@@ -125,6 +126,7 @@ def carry_out(world: World, asked: Asked) -> Outcome:
     launch.check_launcher(dict(os.environ), world.size)
     if world.leads and batch_system.is_stale(os.environ):
         log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
+    refuse_others(world.gather(asked.alike))
     # rank 0's answer, or its exit code where it has printed its help
     answer = run_together(world, lambda: 0 if world.rank else resolve_asked(asked.resolve))
     answer = world.from_root(answer)
@@ -141,6 +143,14 @@ def carry_out(world: World, asked: Asked) -> Outcome:
         BEGUN.add(place)
     code = loop.train(config, fresh, world, asked.command, left, asked.listener)
     return Outcome(code, place)
+
+
+def refuse_others(asked: list[str]) -> None:
+    """Raise Ended where a rank asks for another training than rank 0; asked: of each, in words."""
+    if apart := [rank for rank, words in enumerate(asked) if words != asked[0]]:
+        told = f"rank {apart[0]} asks for other settings than rank 0, and all ranks train one run"
+        remedy = "ask for the same on all; runs of other seeds are processes of their own"
+        raise Ended(WRONG_USAGE, f"{told}: {remedy}")
 
 
 def resolve_asked(resolve: Callable[[], Answer]) -> Answer | int:

@@ -355,12 +355,15 @@ given, path = json.loads(sys.argv[1]), sys.argv[2]
 run = train(None, given, run_dir=path, quiet=True, callback=lambda row: row["generation"] == 2)
 stopped = run and run.generation
 run = train(None, given, run_dir=path, quiet=True)
-try:
-    train(None, {**given, "es.sigma": 7.0}, run_dir=path, quiet=True)
-except WrongUsage as error:
-    with open(f"{path}-{MPI.COMM_WORLD.rank}.json", "w") as file:  \
+refused = []
+for change in ({"es.sigma": 7.0}, {"seed": MPI.COMM_WORLD.rank}):
+    try:
+        train(None, {**given, **change}, run_dir=path, quiet=True)
+    except WrongUsage as error:
+        refused.append("rank 1 asks for other settings than rank 0" in str(error))
+with open(f"{path}-{MPI.COMM_WORLD.rank}.json", "w") as file:  \
 # lines that ranks print may run together
-        json.dump([stopped, run and run.generation, error.code], file)
+    json.dump([stopped, run and run.generation, refused], file)
 """
 
 
@@ -368,7 +371,8 @@ def test_all_ranks_make_the_same_call(tmp_path):
     (tmp_path / "study.py").write_text(SCRIPT)
     run(3, json.dumps(TINY), tmp_path / "ranks", program=(str(tmp_path / "study.py"),))
     answers = [json.loads((tmp_path / f"ranks-{rank}.json").read_text()) for rank in range(3)]
-    assert answers == [[2, 3, 2], [None, None, 2], [None, None, 2]]
+    refused = [False, True]
+    assert answers == [[2, 3, refused], [None, None, refused], [None, None, refused]]
     tiny(tmp_path / "alone")
     assert_same_run(tmp_path / "alone", tmp_path / "ranks")
 
