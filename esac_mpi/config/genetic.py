@@ -178,7 +178,10 @@ class ERL(Replaying, Selecting):
                 "must be two numbers, of first and second layers"
             )
         if self.super_probability + self.reset_probability > 1:
-            yield f"{table}.super_probability and reset_probability add up to more than 1"
+            yield (
+                f"{table}.super_probability = {self.super_probability}: with "
+                f"reset_probability = {self.reset_probability} more than 1; lower one of them"
+            )
         have = self.crossover, self.mutation
         if have != FORMS[config.algorithm]:
             name = next((name for name, form in FORMS.items() if form == have), "")

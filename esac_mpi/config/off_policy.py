@@ -29,7 +29,10 @@ class Replaying(Table):
         """Yield a message where an update would take more transitions than the replay holds."""
         yield from super().problems(table, config)
         if self.batch_size > self.replay_capacity:
-            yield f"{table}.batch_size = {self.batch_size}: must be at most {table}.replay_capacity"
+            yield (
+                f"{table}.batch_size = {self.batch_size}: "
+                f"must be at most {table}.replay_capacity ({self.replay_capacity})"
+            )
 
 
 @dataclass(frozen=True)

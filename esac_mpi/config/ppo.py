@@ -62,7 +62,10 @@ class PPO(Table):
         """Yield a message for unusable minibatches, and for what stable-baselines3 cannot do."""
         size, steps = self.batch_size, self.steps_per_generation
         if not 1 < size <= steps:
-            yield f"{table}.batch_size = {size}: must be from 2 to {table}.steps_per_generation"
+            yield (
+                f"{table}.batch_size = {size}: "
+                f"must be from 2 to {table}.steps_per_generation ({steps})"
+            )
         elif steps % size == 1:
             yield (
                 f"{table}.batch_size = {size}: "

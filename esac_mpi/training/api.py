@@ -81,7 +81,9 @@ def train(
     if fresh:
         command.append("--fresh")
     alike = repr((config, given, fresh))  # not places, which may have the time in their names
-    asked = session.Asked(lambda: (resolve(config, named), bool(fresh)), command, callback, alike=alike)
+    asked = session.Asked(
+        lambda: (resolve(config, named), bool(fresh)), command, callback, alike=alike
+    )
     try:
         code, path, _ = session.guest(asked, quiet)
     except ended.Ended as end:

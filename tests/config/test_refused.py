@@ -61,17 +61,18 @@ derl --erl.memory_size 15 --erl.distillation_batch 8: erl.memory_size = 15
 perl --erl.memory_size 15 --erl.mutation_batch 16: erl.memory_size = 15
 perl --erl.crossover distillation: algorithm = pderl
 erl --erl.distillation_batch 9: erl.distillation_batch
+erl --erl.super_probability 0.6 --erl.reset_probability 0.5: super_probability = 0.6: .* lower one
 pderl --erl.learner td3 --erl.batch_size 16: erl.batch_size
 pderl --sac.tau 0.1: sac.tau
 erl --erl.learner sac --sac.start_steps 5: sac.start_steps
 td3 --td3.policy_delay 0: td3.policy_delay = 0
 ddpg --ddpg.tau 1.5: ddpg.tau = 1.5
-ddpg --ddpg.replay_capacity 60: ddpg.batch_size = 64
+ddpg --ddpg.replay_capacity 60: ddpg.batch_size = 64: .*\\(60\\)
 td3 --td3.lr_td3 0: td3.lr_td3 = 0.0
 ppo --ppo.lr_ppo 0: ppo.lr_ppo = 0.0
 ppo --ppo.gae_lambda 1.5: ppo.gae_lambda = 1.5
 ppo --ppo.batch_size 1: ppo.batch_size = 1
-ppo --ppo.steps_per_generation 63: ppo.batch_size = 64
+ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: .*\\(63\\)
 ppo --ppo.steps_per_generation 33 --ppo.batch_size 16: ppo.batch_size = 16
 ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
