@@ -67,12 +67,12 @@ pderl --sac.tau 0.1: sac.tau
 erl --erl.learner sac --sac.start_steps 5: sac.start_steps
 td3 --td3.policy_delay 0: td3.policy_delay = 0
 ddpg --ddpg.tau 1.5: ddpg.tau = 1.5
-ddpg --ddpg.replay_capacity 60: ddpg.batch_size = 64: .*\\(60\\)
+ddpg --ddpg.replay_capacity 60: ddpg.batch_size = 64: must be at most ddpg.replay_capacity (60)
 td3 --td3.lr_td3 0: td3.lr_td3 = 0.0
 ppo --ppo.lr_ppo 0: ppo.lr_ppo = 0.0
 ppo --ppo.gae_lambda 1.5: ppo.gae_lambda = 1.5
 ppo --ppo.batch_size 1: ppo.batch_size = 1
-ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: .*\\(63\\)
+ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation (63)
 ppo --ppo.steps_per_generation 33 --ppo.batch_size 16: ppo.batch_size = 16
 ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
