@@ -106,6 +106,10 @@ class GymnasiumEnv(Stepped):
             raise TaskError(f"{self.id}: reset answers no array of its space: {error}") from error
         return check_finite(self, "observation", flat)
 
+    def close(self) -> None:
+        """Close the library's environment."""
+        self._env.close()
+
     @property
     def layers(self) -> list[Any]:
         """The library's environment, from its outermost wrapper to the environment itself."""

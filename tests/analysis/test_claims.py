@@ -122,7 +122,7 @@ def best_of(files, seconds, *kinds):
         tasks = []
         for task in study.tasks:
             last = {
-                (label, run.seed): [
+                (label, run.rows[0].seed): [
                     row.better
                     for row in run.rows
                     if row.wall_seconds <= seconds and row.better is not None

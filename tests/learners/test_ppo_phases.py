@@ -134,7 +134,7 @@ def test_actions_that_are_not_finite_are_told_where_parameters_are(monkeypatch):
     made = learner()
     monkeypatch.setattr(made, "_standardise", lambda observation: observation * np.float32("nan"))
     with pytest.raises(LearnerNotFinite, match="the PPO learner's actions are no longer finite"):
-        made.phase(Line(), 0, 0, 50)
+        run_phase(made, Line(), 0, 0, 50)
 
 
 def test_losses_that_are_not_finite_are_told_at_the_end():
