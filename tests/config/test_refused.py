@@ -72,7 +72,7 @@ td3 --td3.lr_td3 0: td3.lr_td3 = 0.0
 ppo --ppo.lr_ppo 0: ppo.lr_ppo = 0.0
 ppo --ppo.gae_lambda 1.5: ppo.gae_lambda = 1.5
 ppo --ppo.batch_size 1: ppo.batch_size = 1
-ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: must be from 2 to ppo.steps_per_generation (63)
+ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: must be from 2 to .* (63)
 ppo --ppo.steps_per_generation 33 --ppo.batch_size 16: ppo.batch_size = 16
 ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
