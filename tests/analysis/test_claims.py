@@ -333,3 +333,32 @@ def test_what_two_minutes_and_more_ranks_come_to():
             own = [r for r in rows if (short_name(r.task), r.variant) == (f"{name}-v5", variant)]
             times = [r.wall_seconds for r in own if r.better >= float(level.replace(",", ""))]
             assert cell.strip() == "".join(f"{each:.0f}" for each in times[:1])
+
+
+def test_what_one_changed_default_comes_to_is_in_its_record():
+    last = {
+        (short_name(row.task), row.variant, row.seed): row.better
+        for row in rowfiles.read([RECORDS / "levers.csv"])
+        if row.better is not None
+    }
+    page = (RECORDS / "choices.md").read_text()
+    head, *lines = re.search(r"\n(\| change .*?)\n\n", page, re.DOTALL)[1].splitlines()
+    tasks = [cell.strip() for cell in head.split("|")[2:-1]]
+    told = {
+        (task, change.strip(" `"), 90 + place): float(number.replace(",", ""))
+        for change, *cells in (line.split("|")[1:-1] for line in lines[1:])
+        for task, cell in zip(tasks, cells, strict=True)
+        for place, number in enumerate(re.findall(r"\d[\d,]*\d", cell))
+    }
+    names = {
+        "none": "defaults",
+        "--esac.sigma_rule grow": "sigma_rule grow",
+        "--policy.linear false": "no linear path",
+        "--sac.batch_size 64": "batches of 64",
+        "--esac.phase_timing virtual": "virtual phases",
+        "--learner.kernels torch": "torch kernels",
+        "the four without the batch together": "all five",
+    }
+    assert len(told) == len(last)
+    for (task, change, seed), value in told.items():
+        assert round(last[f"{task}-v5", names[change], seed]) == value
