@@ -137,7 +137,7 @@ class GymnasiumEnv(Stepped):
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         try:
-            truths = {type(terminated), type(truncated)} <= TRUTHS  # sooner than the values
+            truths = type(terminated) in TRUTHS and type(truncated) in TRUTHS  # sooner than values
             truths = truths or (terminated in (False, True) and truncated in (False, True))
             if not truths or isinstance(reward, str | bytes):
                 raise TypeError(f"the last three are {reward!r}, {terminated!r}, {truncated!r}")

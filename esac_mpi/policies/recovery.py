@@ -48,11 +48,14 @@ def run_trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> 
     """Play WINDOW steps from tilted starts, forward and backward in turn. Raises Unusable."""
     body, found = Body(env), []
     postures: list[tuple[float, float]] = []  # after every step
+
+    def note(*_: object) -> None:
+        postures.append(body.posture())
+
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)
         lean = -degrees if trial % 2 else degrees
         postures.clear()
-        note = lambda *_: postures.append(body.posture())  # noqa: E731
         watched = Watched(env, note, partial(body.tilt, lean, random))
         play(watched, policy, integer(seed, Purpose.EVALUATION, 0, block=trial), cap=WINDOW)
         leans, heights = np.array(postures).T
