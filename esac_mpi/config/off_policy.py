@@ -57,8 +57,8 @@ class SAC(Replaying):
     critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as policy.layer_norm does the policy's
     (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
-    batch_size: PositiveInt = 256
-    """Transitions per update. C."""
+    batch_size: PositiveInt = 64
+    """Transitions per update. C: 256."""
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. C."""
     start_steps: NonNegativeInt = 1000

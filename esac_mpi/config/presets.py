@@ -37,6 +37,7 @@ NUMBERS: Settings = {
     "sac.lr_sac": 3e-4,  # D.1
     "sac.temperature": 0.2,
     "sac.automatic_temperature": False,
+    "sac.batch_size": 256,
     "sac.start_steps": 10_000,
 }
 # what passes from half to half, and when, but for the paper's own operators
@@ -96,7 +97,10 @@ OTHERS: Settings = {"policy.linear": False, "learner.kernels": "torch"}
 RIVAL: Settings = {**OTHERS, "policy.hidden": (512, 512)}  # as ESAC's paper has all
 ERL_ACTOR: Settings = {  # as the public code of ERL
     **OTHERS,
-    **{n: NUMBERS[n] for n in ("sac.lr_sac", "sac.temperature", "sac.automatic_temperature")},
+    **{
+        f"sac.{name}": NUMBERS[f"sac.{name}"]
+        for name in ("lr_sac", "temperature", "automatic_temperature", "batch_size")
+    },
     "policy.hidden": (128, 128),
     "policy.activation": "tanh",
     "policy.layer_norm": True,

@@ -27,6 +27,7 @@ LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
     "esac.transfer_at_once": False,
     "esac.observation_normalisation": True,
     "esac.resimulated": "better",
+    "sac.batch_size": 256,
     "sac.observation_normalisation": True,
 }
 MOST = 25  # rows of a run, where an experiment does not say otherwise
