@@ -337,16 +337,12 @@ def test_what_two_minutes_and_more_ranks_come_to():
 
 
 def test_what_one_changed_default_comes_to_is_in_its_record():
-    last = {
-        (short_name(row.task), row.variant, row.seed): row.better
-        for row in rowfiles.read([RECORDS / "levers.csv"])
-        if row.better is not None
-    }
+    runs = runs_of("levers.csv")
     page = (RECORDS / "choices.md").read_text()
     head, *lines = re.search(r"\n(\| change .*?)\n\n", page, re.DOTALL)[1].splitlines()
     tasks = [cell.strip() for cell in head.split("|")[2:-1]]
     told = {
-        (task, change.strip(" `"), 90 + place): float(number.replace(",", ""))
+        (f"{task}-v5", change.strip(" `"), 90 + place): number
         for change, *cells in (line.split("|")[1:-1] for line in lines[1:])
         for task, cell in zip(tasks, cells, strict=True)
         for place, number in enumerate(re.findall(r"\d[\d,]*\d", cell))
@@ -360,6 +356,25 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
         "--learner.kernels torch": "torch kernels",
         "the four without the batch together": "all five",
     }
-    assert len(told) == len(last)
     for (task, change, seed), value in told.items():
-        assert round(last[f"{task}-v5", names[change], seed]) == value
+        assert f"{runs[task, names[change], seed][-1].better:,.0f}" == value
+    batches = "defaults", "batches of 64"
+    tables = re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE)
+    ratios = []
+    for name, seeds, cells in tables:
+        own = [
+            [runs[name, batch, int(seed)] for seed in seeds.split(",")]
+            for _ in (30, 60, 999)
+            for batch in batches
+        ]
+        stood = [
+            ", ".join(f"{[r.better for r in run if r.wall_seconds <= end][-1]:,.0f}" for run in each)
+            for each, end in zip(own, (30, 30, 60, 60, 999, 999), strict=True)
+        ]
+        assert [cell.strip() for cell in cells.split("|")] == stood
+        for run in zip(*own[-2:], strict=True):
+            made = [each[-1].gradient_updates / each[-1].wall_seconds for each in run]
+            ratios.append(made[1] / made[0])
+    assert len({*told}) + 2 * len(ratios) == len(runs) + 2 * 4  # HalfCheetah and Swimmer in both
+    least, most = min(ratios), max(ratios)
+    assert f"give SAC {least:.1f} to {most:.1f} times the updates of 256" in page
