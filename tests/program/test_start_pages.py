@@ -265,7 +265,7 @@ def test_messages_of_the_troubleshooting_page_are_the_programs():
     # MPICH's, and Python's
     others = {"Message truncated", "failed to unpack address", "No module named 'h5py'"}
     unknown = [text for text in quoted if text not in others and not is_in(text, code)]
-    assert (len(quoted) > 40, unknown) == (True, [])
+    assert (len(quoted) > 25, unknown) == (True, [])
 
 
 def is_in(text: str, code: str) -> bool:
