@@ -63,7 +63,7 @@ def choose(now: Now, found: Population, known: float) -> Again:
         if esac.resimulated in ("better", "earning"):
             members = members[fitness[members] > known]
         if esac.resimulated == "earning":
-            members = members[population.earns(now.env, found, esac.shift)[members]]
+            members = members[population.earns(now.env, esac, found)[members]]
     else:
         random = noise.generator(config.seed, Purpose.REPLAYED, now.k)
         drawn = random.permutation(fitness.size)

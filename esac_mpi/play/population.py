@@ -55,7 +55,7 @@ class Population:
     fitness: np.ndarray  # float64 [n] what selection compares: these, less reward_shift a step
     # float64 [n] sums of the rewards' signs; zeros where nothing asks for them
     sign_return: np.ndarray
-    length: np.ndarray  # int64 [n] [steps]
+    length: np.ndarray  # int64 [n] of all episodes of each [steps]
     # float64 [3, observation]: count, sum, sum of squares; zeros where nothing asks for them
     observation_sums: np.ndarray
     unstable: int  # episodes whose return is not finite, trials among them
@@ -322,13 +322,13 @@ def member(table: Evolution, i: int) -> tuple[int, int]:
     return (i, 1) if table.sampling == "onesided" else (i // 2, 1 - 2 * (i % 2))
 
 
-def earns(env: Env, found: Population, shift: float) -> np.ndarray:
+def earns(env: Env, table: Evolution, found: Population) -> np.ndarray:
     """Tell which members have more than the bonus for survival that is in their fitness, bool [n].
 
-    shift: what a step takes from it [reward]. Where that is the bonus, or none is known, all have.
+    Where the shift takes all of it out, or none is known, all have.
     """
-    inside = survival_bonus(env)[0] - shift
-    return (found.fitness > inside * found.length) | (inside <= 0)
+    inside = survival_bonus(env)[0] - table.shift
+    return (found.fitness > inside * found.length / table.fitness_episodes) | (inside <= 0)
 
 
 def count(now: Generation[Evolving, object], table: Evolution, found: Population) -> None:

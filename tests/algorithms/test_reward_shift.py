@@ -15,7 +15,7 @@ from words import words
 
 from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
-from esac_mpi.config import Config, ConfigError, amend, flatten, from_table, load
+from esac_mpi.config import ESAC, Config, ConfigError, amend, flatten, from_table, load
 from esac_mpi.envs.survival import survival_bonus, survival_shift
 from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
@@ -164,14 +164,16 @@ def test_members_are_compared_with_the_learner_by_fitness(length, better, world,
 
 def test_who_earns_more_than_the_bonus_that_is_in_a_fitness():
     found = SimpleNamespace(fitness=np.array([10.0, 9.0, -3.0]), length=np.array([10, 4, 1]))
-    for bonus, shift, earning in (
-        (1.0, 0.0, [False, True, False]),
-        (1.0, 0.1, [True, True, False]),
-        (1.0, 1.0, [True] * 3),  # all of it is taken out
-        (0.0, 0.5, [True] * 3),  # none is known
+    for bonus, shift, episodes, earning in (
+        (1.0, 0.0, 1, [False, True, False]),
+        (1.0, 0.0, 2, [True, True, False]),  # of 5, 2 and a half step each
+        (1.0, 0.1, 1, [True, True, False]),
+        (1.0, 1.0, 1, [True] * 3),  # all of it is taken out
+        (0.0, 0.5, 1, [True] * 3),  # none is known
     ):
         env = SimpleNamespace(layers=[SimpleNamespace(healthy_reward=bonus)])
-        assert population.earns(env, found, shift).tolist() == earning
+        table = ESAC(reward_shift=shift, fitness_episodes=episodes)
+        assert population.earns(env, table, found).tolist() == earning
 
 
 def test_members_that_only_survive_are_not_resimulated(world, monkeypatch):
