@@ -1,4 +1,4 @@
-"""AES-RL's decisions, on rank 0. Its loop, of which told() is one turn:
+"""AES-RL's decisions, on rank 0. Its loop, of which take_result() is one turn:
 
 1. Take the next result of the agenda: by virtual time, or as they come in.
 2. An individual's moves the distribution (aes_moves), and its transitions enter the replay.

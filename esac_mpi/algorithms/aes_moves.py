@@ -13,8 +13,9 @@ from esac_mpi.operators.evolution import select_winners, shifted
 def move(aes: AESRL, state: State, result: Result) -> float:
     """Move the distribution by an individual, not before `start_steps`; return the mean's move."""
     moves = state.counters.nominal_steps >= aes.start_steps
-    move = move_by_rank if aes.mean_rule == "rank_oldest" else move_by_return
-    return move(aes, state, result, moves)
+    if aes.mean_rule == "rank_oldest":
+        return move_by_rank(aes, state, result, moves)
+    return move_by_return(aes, state, result, moves)
 
 
 def move_by_return(aes: AESRL, state: State, result: Result, moves: bool) -> float:

@@ -20,7 +20,7 @@ Where this differs from the paper, or from its public code:
   was trained for long comes back with an old one's.
 - Where the mean's return is known, it is played again only once it has moved (`mean_reused`).
 - Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by
-  random actions' returns).
+  random actions' returns). Eq. (3) counts those that are given out once the critic was taught.
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at
   the turn's start.
 - Rank-based oldest ranks the arrivals before that, too.

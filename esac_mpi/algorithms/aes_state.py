@@ -67,7 +67,7 @@ class State(Progress):
     # 1 = that is the mean as it stands
     mean_known: int = field(default=0, metadata=BEGINS_ANEW)
     critic_loss: float = field(default=np.nan, metadata=BEGINS_ANEW)  # of the critic's last turn
-    # individuals given out for training, from 1 (Eq. 3)
+    # individuals given out once the critic was taught, from 1 (Eq. 3): to be trained
     trained: int = field(default=1, metadata=BEGINS_ANEW)
     drawn: int = field(default=1, metadata=BEGINS_ANEW)  # and as they were drawn
     given: int = field(default=0, metadata=BEGINS_ANEW)  # tasks ever given out

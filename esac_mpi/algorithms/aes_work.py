@@ -141,21 +141,21 @@ def train_and_play(
         theta = yield from cooperative.report(
             cooperative.measure(training, updating), lambda done, _: duration(aes.update_cost, done)
         )
-    actor = make_actor(params).set(theta)
-    played, rows = [], np.zeros((0, 0), np.float32)
-    for number in range(1 + order.plays):
+    actor, played = make_actor(params), []
+    for number in range(1 + order.plays):  # of the individual, then of the mean
+        actor.set(order.mean if number else theta)
         playing = exploring(env, actor, integer(seed, Purpose.EPISODE, order.number, block=number))
         transitions, episode = yield from cooperative.report(
             playing,
             lambda steps, _: spent + steps,  # noqa: B023, it changes below
         )
-        rows = rows if number else transitions
+        if number == 0:
+            rows = transitions
         played.append(episode)
         spent += episode.episodic_length
-        actor = actor if number else actor.set(order.mean)
-    own, *others = played
-    returns = np.array([episode.episodic_return for episode in others])
-    lengths = np.array([episode.episodic_length for episode in others], np.int64)
+    own, *of_mean = played
+    returns = np.array([episode.episodic_return for episode in of_mean])
+    lengths = np.array([episode.episodic_length for episode in of_mean], np.int64)
     unstable = sum(np.isnan(e.episodic_return) for e in played)
     result = own.episodic_return, own.episodic_length, rows, theta, returns, lengths
     return spent, Result(*result, int(unstable), sum(updating))

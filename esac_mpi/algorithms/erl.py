@@ -27,8 +27,8 @@ Where its operators are:
 - elites, tournaments, couples, births: erl_births.decide(), with operators/selection.py
 - crossover and mutation, n-point and Gaussian: operators/genetics.py; distilled and proximal:
   learners/offspring.py
-- the injection of the learner's actor: here, in generation(); its slot: erl_births.injected()
-- the members' memories: erl_births.pass_on(), with operators/memories.py
+- the injection of the learner's actor: here, in generation(); its slot: erl_births.injection_slot()
+- the members' memories: erl_births.write_memory(), with operators/memories.py
 """
 
 from dataclasses import replace

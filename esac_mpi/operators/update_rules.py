@@ -9,6 +9,8 @@ mean, larger is better. Where we differ:
 - An individual or a mean so far below the baseline that the denominator of (9) or (10) is not
   positive: above the baseline the individual is all that counts, p = p_positive; at it or below it
   p = 0, as the paper says of (10).
+- An individual from which the mean moves away, p < 0, leaves the variance under an adaptive n; (12)
+  as printed has n = 1 there.
 - An individual whose fitness is not finite changes nothing. A mean of which no finite return is
   known gives way: p = p_positive.
 - The public code freezes the history of the 1/5 rule once it is full; here it slides

@@ -1,5 +1,6 @@
 """docs/explain: its pages name functions that exist, and tables and figures that the code has."""
 
+import ast
 import re
 from dataclasses import fields
 from types import SimpleNamespace
@@ -41,6 +42,13 @@ def test_files_and_functions_are_where_a_page_says(page):
             assert re.search(rf"(def|class) {function}\b", source) or not function, (path, function)
 
 
+def test_functions_that_heads_of_algorithms_name_exist():
+    sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("esac_mpi/algorithms/*.py")]
+    heads = "".join(ast.get_docstring(ast.parse(source)) or "" for source in sources)
+    defined = {*re.findall(r"def (\w+)", "".join(sources))}
+    assert {*re.findall(r"(\w+)\(\)", heads)} - defined == {"expected"}  # which they may have
+
+
 def said(cell):
     """Return what a cell of the table of presets says of a field."""
     words = [word.replace(",", "") for word in cell.split()]
@@ -76,14 +84,17 @@ def test_the_table_of_presets_is_what_they_set():
 
 @pytest.mark.parametrize(("workers", "column"), [(7, 0), (1, 1)])
 def test_the_example_of_virtual_time_is_the_codes(workers, column):
-    words = f"--esac.workers {workers} --esac.update_cost 30 --esac.population_size 28"
+    words = f"--esac.workers {workers} --esac.update_cost 33 --esac.population_size 28"
     config = load(words.split())[0]
     esac = config.esac
 
     def played(tested):
         return SimpleNamespace(length=np.full(28, 1000), trial_steps=10_000 * tested)
 
-    steps = esac_timing.own_steps(config, esac_timing.evaluation_time(esac, played(False)), 2000)
+    durations = [esac_timing.evaluation_time(esac, played(tested)) for tested in (True, False)]
+    # whether a test was played in the generation that it begins after, or none
+    steps, same = (esac_timing.own_steps(config, lasted, 2000) for lasted in durations)
+    assert steps == same == 1000
     begun = esac_timing.phase_duration(config, steps, 2000)
     flight = SimpleNamespace(phase_begun=1, phase_left=begun)
     generations = 1
@@ -93,7 +104,6 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
     phase, first, later, enters = (
         row[1 + column].split("= ")[-1] for row in table("virtual-time.md", "| `workers` 7")
     )
-    durations = [esac_timing.evaluation_time(esac, played(tested)) for tested in (True, False)]
     assert [phase, first, later] == [f"{value:,.0f}" for value in (begun, *durations)]
     assert int(re.match(r"\d+", enters)[0]) == generations
 
