@@ -25,7 +25,7 @@ class State(Progress):
 
     # float32 [k, d]
     population: np.ndarray = field(metadata=mark(shared=True, part=POPULATION, members=True))
-    # float32 [d] the last evaluation's best member
+    # float32 [d] the fittest member of the last generation
     champion: np.ndarray = field(metadata=policy("champion"))
     theta: np.ndarray = field(metadata=policy("learner"))  # float32 [d] the learner's actor
     # float32 [owners, kappa, o + a], oldest first: members', the learner's

@@ -5,7 +5,8 @@ Learning (OpenAI-ES): mirrored sampling, centred ranks, Adam. The gradient is
 1/(n sigma) sum_i F_i eps_i, as in the text; their code leaves 1/sigma out, which matters for SGD
 and weight decay alone. What their text, blog or code has beside this is a field of
 `config.Evolution`: other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD,
-normalised observations.
+normalised observations. By default, and not in theirs, the members of a pair begin in the same
+state, fitness leaves out the bonus for survival, and policies have a linear path.
 """
 
 import math

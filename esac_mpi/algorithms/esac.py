@@ -24,8 +24,8 @@ By default, and not where `esac.preset` is "corrected", "paper" or "reference-co
 - Winners' episodes enter the replay while they are better than SAC's own, and do more than survive
   (`resimulated = "earning"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once theta_sac has won three tests in a row, or a
-  single one in which it exceeds every member's return and leads by more than theta_es has gained
-  by itself (`transfer = "tested"`, `transfer_at_once`).
+  single one in which it exceeds the return of every member but its copies, and leads by more than
+  theta_es has gained by itself (`transfer = "tested"`, `transfer_at_once`).
 - The members of a pair begin in the same state (`start_states = "pair"`).
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.
@@ -93,7 +93,7 @@ class Plan:
     winners: np.ndarray  # int64 members, best first: w of them, or as many as have a finite return
     p_sac: float
     learns: bool  # whether a SAC phase runs
-    amt_step: float  # of sigma
+    sigma_step: float  # by AMT or the one-fifth rule, line 24
     amt_step_unclipped: float
     verdict: Verdict
 
@@ -171,22 +171,26 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
     esac, state, k = now.params.config.esac, now.state, now.k
     may_learn = esac_timing.may_begin(esac, state.flight, k, ended)
     learns = may_learn and esac_timing.gate_opens(now.params.config, k)  # line 12
-    step, raw = 0.0, 0.0
+    step = unclipped = 0.0
     if esac.sigma_rule == "grow":
-        step, raw = amt_step(now, found, learns)
+        step, unclipped = amt_step(now, found, learns)
     elif esac.sigma_rule == "one_fifth":
         step = one_fifth_step(esac, state, found)
-    winners = select(now.params, k, found.fitness)  # line 10
-    p_sac = esac_timing.p_sac(esac, k)
-    verdict = esac_transfer.judge(esac, state, found)
-    return Plan(winners, p_sac, learns, step, raw, verdict)
+    return Plan(
+        winners=select(now.params, k, found.fitness),  # line 10
+        p_sac=esac_timing.p_sac(esac, k),
+        learns=learns,
+        sigma_step=step,
+        amt_step_unclipped=unclipped,
+        verdict=esac_transfer.judge(esac, state, found),
+    )
 
 
 def tune(state: State, plan: Plan) -> None:
     """Take the next generation's sigma. Algorithm 1, line 24."""
-    state.tuning_multiplier *= 1 + plan.amt_step / state.sigma  # Eq. (8)
+    state.tuning_multiplier *= 1 + plan.sigma_step / state.sigma  # Eq. (8)
     state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
-    state.sigma += plan.amt_step
+    state.sigma += plan.sigma_step
 
 
 def form_next(now: Now, found: Population, plan: Plan) -> None:

@@ -69,7 +69,7 @@ class Evolution(Selecting):
         "pair"
     )
     """Who shares a start state, and noise on actions: the members of a pair, so that their
-    difference is that of their weights alone (docs/explain/esac.md); or nobody (P, C)."""
+    difference is that of their weights alone (docs/results/choices.md); or nobody (P, C)."""
     noise: Literal["philox", "table", "lowrank"] = "philox"
     """How epsilon is made: every number drawn; a piece of one table per node (OpenAI-ES); a product
     of two thin matrices for each weight matrix (EGGROLL, arXiv:2511.16652)."""

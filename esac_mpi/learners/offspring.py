@@ -5,6 +5,8 @@ Source: Bodnar et al. 2020 (PDERL), Algorithms 1 and 2, Eq. 1.
 Where we differ, or public code does:
 - The loss is the paper's: sums over an action's numbers in both terms. The public code has a mean
   over them in the second.
+- Of two actions judged alike the second parent's is imitated (public code); the paper's loss has
+  neither.
 - Weights whose sensitivity is 0 count as 1 and others as at least a floor, and only weight matrices
   are mutated (public code).
 

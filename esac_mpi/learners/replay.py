@@ -1,4 +1,4 @@
-"""The replay: the newest transitions of the learner's own episodes."""
+"""The replay: the newest transitions that a learner learns from, its own and others'."""
 
 import copy
 

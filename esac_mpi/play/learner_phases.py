@@ -67,7 +67,7 @@ class Phase:
 
 COUNTS = 5  # the first fields of Phase
 Phase.SIZE = len(fields(Phase))
-# a phase, a part at a time: whether of an update, or turns.ON_DEVICE; at last what it did
+# a phase, a part at a time: whether of an update, or ON_DEVICE; at last what it did
 Steps = Generator[int, None, Phase]
 
 

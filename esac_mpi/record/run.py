@@ -33,10 +33,11 @@ class Run:
 
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had
     beyond it. complete: whether status.json called the run complete when it was taken up.
-    task_changed: what has changed of its task since the checkpoint, by task.WORDS. aside: where an
-    old run was moved, or would be. starts: starts in a row, this one included, since the newest
-    checkpoint's generation last grew, or since the run said that it had failed or was complete.
-    died: a sentence about the process before, if it ended without a word; else empty.
+    task_changed: what has changed of its task since the checkpoint, by WORDS of task_identity.
+    aside: where an old run was moved, or would be. starts: starts in a row, this one included,
+    since the newest checkpoint's generation last grew, or since the run said that it had failed or
+    was complete. died: a sentence about the process before, if it ended without a word; else
+    empty.
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments
     and metrics.h5 [s, bytes].
     """

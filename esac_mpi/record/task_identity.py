@@ -6,7 +6,7 @@ from typing import Any
 
 from esac_mpi.host.errors import Refused
 
-WORDS = {  # attribute of a run (provenance.task): what it is
+WORDS = {  # attribute of a run (provenance.gather): what it is
     "task_source": "its source",
     "task_wrappers": "its wrappers",
     "task_model": "its MuJoCo model as compiled",
