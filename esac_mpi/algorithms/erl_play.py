@@ -55,13 +55,14 @@ def play(now: Now) -> Played:
     erl, seed, everybody = params.config.erl, params.config.seed, crew(params)
     o, *_, a = params.layout.sizes
     actor, last = make_actor(params), everybody.count - 1
-    beyond = " by actions beyond its bounds too (erl.exploration_clip = false)"
+    learners = "the learner's episode"
+    if not erl.exploration_clip:
+        learners += " by actions beyond its bounds too (erl.exploration_clip = false)"
 
     def playing(i: int) -> tuple[experience.Played, np.ndarray]:
-        (member, number), process = divmod(i, erl.fitness_episodes), state.noise.copy()
-        whose = f"member {member}"
-        if i == last:
-            whose = f"the learner's episode{'' if erl.exploration_clip else beyond}"
+        member, number = divmod(i, erl.fitness_episodes)
+        process = state.noise.copy()
+        whose = learners if i == last else f"member {member}"
         with note_origin(f"in generation {k}, {whose} (seed {seed})"):
             if i == last:
                 played = play_learner(now, actor.set(state.theta), process)

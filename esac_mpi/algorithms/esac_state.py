@@ -42,7 +42,9 @@ class Transfer:
 
     next_trial: int = 1  # SAC phases in all before the next test
     trials_won: int = 0  # in a row by theta_sac, since the last transfer
-    start_return: float = math.nan  # the return of theta_es when it was last replaced, or began
+    # where theta_es began: the return of the theta_sac that last replaced it, or at first that of
+    # the members around it
+    start_return: float = math.nan
 
 
 @dataclass

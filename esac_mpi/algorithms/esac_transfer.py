@@ -28,7 +28,7 @@ class Verdict:
 
     won: int  # tests in a row by theta_sac, against the theta_es of the generation to come
     transfers: bool  # whether theta_es becomes theta_sac
-    start_return: float  # of theta_es when it was last replaced, or began; nan = not known
+    start_return: float  # as in the state; nan = not known
 
 
 def judge(esac: ESAC, state: State, found: Population) -> Verdict:
