@@ -80,13 +80,11 @@ def disagreements(params: Params, state: State, k: int, candidates: Candidates) 
 def injection_slot(erl: ERL, selected: Selection, births: Births, fitness: np.ndarray) -> int:
     """Choose the slot for the learner's actor: the worst kept, no elite's copy and no child.
 
-    The public code takes the first of equal worst.
+    Someone is kept, as less than half are elites. Of equal worst the public code takes the first.
     """
     if erl.injection == "kept":
-        worst_first = selection.order(fitness)[::-1]
-        kept = worst_first[births.kind[worst_first] == Kind.KEPT]
-        found = [kept, worst_first[births.mutated[worst_first]], worst_first]
-        return int(next(slots[0] for slots in found if slots.size))
+        best_first = selection.order(fitness)
+        return int(best_first[births.kind[best_first] == Kind.KEPT][-1])
     worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
     spares = erl.injection == "worst_or_next" and worst == selected.copies[0]
     return (worst + 1) % len(fitness) if spares else worst

@@ -57,7 +57,7 @@ def rank_weights(count: int, weights: Literal["log", "equal"]) -> np.ndarray:
     log: log((1 + K_e) / i), normalised; equal: 1 / K_e.
     """
     if weights == "equal":
-        return np.full(count, 1 / max(count, 1), np.float32)
+        return np.full(count, 1 / count, np.float32)
     logs = np.log((1 + count) / np.arange(1, count + 1))
     return (logs / logs.sum()).astype(np.float32)
 
@@ -75,14 +75,12 @@ def refit(
     cov_extra_div: bool,
     step: float = 1.0,
 ) -> Gaussian:
-    """Return the distribution after a generation: Eqs. (1) and (2). Without elites it is the same.
+    """Return the distribution after a generation: Eqs. (1) and (2).
 
     elites: blocks [size], best first (`evolution.select_winners`), of their `weights` [count]. The
     variance is that around the old mean. cov_extra_div: it is divided by the number of elites once
     more, as in the public code. step: share of the way to the elites' mean.
     """
-    if not weights.size:
-        return gaussian
     move, spread = np.zeros_like(gaussian.mean), np.zeros_like(gaussian.mean)
     for weight, elite in zip(weights, elites, strict=True):
         gap = elite - gaussian.mean

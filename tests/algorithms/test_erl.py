@@ -8,8 +8,10 @@ from small_runs import Ending, arguments, made, raising
 from test_populations import BIRTHS
 from words import words
 
+from esac_mpi.algorithms import erl_births
 from esac_mpi.algorithms.erl_state import NOBODY
-from esac_mpi.operators.selection import Kind
+from esac_mpi.config import ERL
+from esac_mpi.operators.selection import Kind, Selection, births_n_point
 from esac_mpi.record import Run
 
 PUBLIC = words("--erl.preset reference-code --erl.sync_interval 1")
@@ -98,6 +100,17 @@ def test_the_learners_actor_is_in_its_slot_with_its_memory(world):
             np.testing.assert_array_equal(array[slot], array[-1])
         others = np.delete(state.population, slot, axis=0)
         assert not (others == theta).all(axis=1).any()
+
+
+@pytest.mark.parametrize(("injection", "slot"), [("kept", 5), ("worst", 3), ("worst_or_next", 4)])
+@pytest.mark.parametrize("worst_kept", [1.0, np.nan])
+def test_the_slot_for_the_learners_actor_by_hand(injection, slot, worst_kept):
+    """Slots 1, 2 and 5 are kept; 3 has the elite's copy, 0 and 4 children."""
+    selected = Selection(*map(np.array, ([1], [2, 5], [3], [0, 4])))
+    births = births_n_point(selected, 6, 1.0, np.random.default_rng(0))
+    fitness = np.array([0.0, 9.0, 5.0, -np.inf, -3.0, worst_kept])
+    chosen = erl_births.injection_slot(ERL(injection=injection), selected, births, fitness)
+    assert chosen == slot
 
 
 @pytest.mark.parametrize("name", ["erl", "pderl"])
