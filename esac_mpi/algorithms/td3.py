@@ -105,12 +105,11 @@ def generation(
 ) -> tuple[Row, Row]:
     """Make one generation: play on rank 0 or on all, then learn; return metrics and timing."""
     options, laps = options_of(params.config), Laps(world.clock)
-    shared, playing = options.episodes_on == "ranks", np.zeros(1)
+    shared = options.episodes_on == "ranks"
     if shared:
         trained = world.from_root(learner.env_steps if learner is not None else 0)
         noise = options.exploration_noise if trained >= options.start_steps else None
         found = play(params, state, world, env, noise)
-        playing = found.timing["busy_seconds"]
 
     def steps(learner: EpisodeLearner, k: int, sums: np.ndarray | None) -> Steps:
         if shared:
@@ -121,7 +120,8 @@ def generation(
         world, learner, state, state.theta, steps, options.observation_normalisation
     )
     laps("learn")
-    timing["busy_seconds"] = timing["busy_seconds"] + playing
+    if shared:
+        timing["busy_seconds"] = timing["busy_seconds"] + found.timing["busy_seconds"]
     columns = phase.columns(state.NAME, "episodes", "episodic_return", "critic_loss", "mean_q")
     return {**columns, **row}, {**timing, **laps.seconds}
 

@@ -1,5 +1,7 @@
 """One generation of ESAC against the plain formulas of Algorithm 1 over whole vectors."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from esac_by_hand import LAYOUT, OWN, Before, Fragile, advance, epsilon, make, make_es, returns
@@ -7,6 +9,7 @@ from small_runs import Ending
 
 from esac_mpi import config
 from esac_mpi.algorithms import es, esac
+from esac_mpi.config import ESAC
 from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.play.params import make_policy
@@ -110,6 +113,19 @@ def test_a_generation_with_few_finite_members_goes_on_with_fewer(
     row = advance(world, params, state, env)
     assert row["winners"].min() >= 0
     assert np.isfinite(state.theta_es).all()
+
+
+@pytest.mark.parametrize(("kind", "copies"), [(esac.SAC_COPY, 150.0), (esac.CENTRE, 51.4)])
+def test_members_are_expected_to_last_as_those_of_their_parent_did(kind, copies):
+    """Five pairs; one winner, member 4, has a child, the other child's slot goes to theta_es."""
+    table = ESAC(population_size=10, winner_fraction=0.4, sac_copies=1)
+    parents = np.array([esac.CHILD, esac.CENTRE, kind, esac.CENTRE, esac.CENTRE])
+    found = SimpleNamespace(length=np.array([1, 3, 10, 20, 100, 200, 30, 40, 50, 60]))
+    state = SimpleNamespace(parents=parents, children=np.zeros((2, 1)))
+    plan = SimpleNamespace(winners=np.array([4]))
+    centre = 35.0 if kind == esac.SAC_COPY else 63.75  # (15 + 35 + 55) / 3, and 150 with them
+    expected = esac.expected_slots(table, state, found, plan)
+    assert expected.tolist() == pytest.approx([100.0, centre, copies, centre, centre])
 
 
 @pytest.mark.filterwarnings("error")
