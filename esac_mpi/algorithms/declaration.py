@@ -31,8 +31,8 @@ class Learning:
     # horizon [steps] -> the setting that cuts a phase's episode, of which it plays no more, and the
     # most steps of one; "" = none
     cut: Callable[[Config, int], tuple[str, int]] = lambda config, horizon: ("", 0)
-    # generations from a phase to the next; 0: nothing learns under these settings
-    interval: Callable[[Config], int] = lambda config: 1
+    # whether it learns under these settings
+    learns: Callable[[Config], bool] = lambda config: True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ DECLARES = Declaration(
         own_env=lambda config, rank: rank == 0 and esac_timing.has_lag(config.esac),
         beside=lambda config: esac_timing.has_lag(config.esac),
         cut=esac_timing.cut,
-        interval=lambda config: config.esac.gradient_interval if config.esac.sac_phases else 0,
+        learns=lambda config: config.esac.sac_phases,
     ),
     discrete=False,
     evolution=lambda config: config.esac,

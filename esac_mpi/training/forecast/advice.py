@@ -33,11 +33,12 @@ def others(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Other]:
 
     declares = ALGORITHMS[config.algorithm].DECLARES
     if declares.learning is not None and pieces.updating:
-        lag, timing = (f"{config.algorithm}.{name}" for name in ("learner_lag", "phase_timing"))
-        interval = declares.learning.interval(config)
+        names = ("learner_lag", "phase_timing", "gradient_interval")
+        lag, timing, interval = (f"{config.algorithm}.{name}" for name in names)
         timed = timing in NAMES and value_of(config, timing) == "interval"
-        if timed and interval and not value_of(config, lag) and on.ranks > 1:
-            yield with_setting(lag, interval)
+        learns = timed and declares.learning.learns(config)
+        if learns and not value_of(config, lag) and on.ranks > 1:
+            yield with_setting(lag, value_of(config, interval))
         critic = f"{config.algorithm}.critic"
         if critic in NAMES and value_of(config, critic) == "serial" and on.ranks > 1:
             yield with_setting(critic, "parallel")

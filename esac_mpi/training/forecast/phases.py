@@ -22,7 +22,7 @@ def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]]
     """Make the learner of a run, and what begins its k-th phase; None where nothing learns."""
     chosen = params.config
     learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
-    if learning is None or not learning.interval(chosen):
+    if learning is None or not learning.learns(chosen):
         return None
     steps = f"{chosen.algorithm}.interleaved"
     if steps in config.NAMES and find_unread(chosen, [steps]):  # its updates follow all episodes
