@@ -3,6 +3,7 @@
 # make docs  the same .venv, the documentation as a site: docs/_build/html/index.html
 PYTHON ?= python3
 BIN := .venv/bin
+CHECK := 'import sys; sys.version_info[:2] in {(3, 11), (3, 12)} or sys.exit("needs Python 3.11 or 3.12: make run PYTHON=python3.11")'
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e
 
 .PHONY: run test docs
@@ -24,7 +25,7 @@ docs: .venv/docs
 	@echo docs/_build/html/index.html
 
 .venv/run: setup.cfg setup.py $(wildcard esac_mpi/*/*.[ch]) constraints.txt
-	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/pip || { $(PYTHON) -c $(CHECK) && $(PYTHON) -m venv .venv; }
 	@echo "installing into .venv: some minutes"
 	$(INSTALL) '.[mpich,analysis]'
 	touch $@

@@ -125,20 +125,26 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     return [*bars, Bar(0, "writing", begun, record)]
 
 
+def count_lanes(run: RunFiles) -> np.ndarray:
+    """Count the ranks that each generation has drawn [generations]."""
+    return np.minimum(read_busy(run).ranks, column(run, "timing/busy_seconds").shape[1])
+
+
 def draw_ranks(axes: Axes, run: RunFiles) -> None:
     """Draw what each rank did in the last generations, one lane a rank."""
-    wall, ranks = column(run, "timing/wall_seconds"), column(run, "timing/busy_seconds").shape[1]
+    wall, there = column(run, "timing/wall_seconds"), count_lanes(run)
+    lasted, ranks = np.diff(wall, prepend=0), int(there[-SHOWN:].max())
     rows = range(max(0, len(wall) - SHOWN), len(wall))
     bars: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
     for row in rows:
         for bar in segments(run, row):
             spans = bars.setdefault((bar.lane, bar.height, bar.activity), [])
             spans.append((bar.start, max(bar.length, 0)))
-    begin = wall[rows[0] - 1] if rows[0] else 0.0
+    begin = wall[rows[0]] - lasted[rows[0]]
     height = 0.84 if ranks <= 40 else 1.0
     for rank in range(ranks):
-        span = [(begin, wall[-1] - begin)]
-        axes.broken_barh(span, (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
+        spans = [(wall[row] - lasted[row], lasted[row]) for row in rows if rank < there[row]]
+        axes.broken_barh(spans, (rank - height / 2, height), color=ACTIVITIES["idle"], lw=0)
     for (lane, part, activity), spans in bars.items():
         low = round(lane) + height * (lane - round(lane)) - part * height / 2
         axes.broken_barh(spans, (low, part * height), color=ACTIVITIES[activity], lw=0)
@@ -174,8 +180,9 @@ def draw_shares(axes: Axes, run: RunFiles) -> None:
 
 def draw(run: RunFiles) -> Figure:
     """Draw the last generations rank by rank, and the whole run's shares."""
-    ranks = int(max(read_busy(run).ranks, default=0))
-    drawn = column(run, "timing/busy_seconds").shape[1]
+    ranks, drawn = read_busy(run).ranks, int(count_lanes(run)[-SHOWN:].max())
+    few, many = ranks.min(), ranks.max()
+    told = f"{few} to {many} ranks" if few < many else f"{many} rank{'s' if many > 1 else ''}"
     size = figure_size(7.5, 4.4 + min(0.25 * drawn, 5))
     ratios = [1 + min(0.2 * drawn, 3), 1.4]
     figure, (above, below) = plt.subplots(
@@ -187,6 +194,6 @@ def draw(run: RunFiles) -> Figure:
     lag = getattr(config.own, "learner_lag", 0)
     later = f", learner_lag {lag}" if lag else ""
     about = f"{config.task.id}: {config.algorithm.upper()}{later}, seed {config.seed}"
-    figure.suptitle(f"{about}, {ranks} rank{'s' if ranks > 1 else ''}", fontsize=11)
+    figure.suptitle(f"{about}, {told}", fontsize=11)
     figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -19,7 +19,7 @@ from esac_mpi.analysis.measures import resume_command
 from esac_mpi.analysis.returns import evaluated
 from esac_mpi.analysis.tables import Row, format_value, render
 from esac_mpi.analysis.times import idle
-from esac_mpi.host.log import compact, duration
+from esac_mpi.host.log import compact, duration, figures
 from esac_mpi.record import RunFiles
 
 RECENT = 20  # generations that speed, idle fraction and time left are taken over
@@ -55,9 +55,11 @@ def age(path: Path) -> str:
         return "-"
 
 
-def format_number(value: float | None, form: str = "{:,.1f}") -> str:
-    """Format a number, - for none."""
-    return "-" if value is None or not np.isfinite(value) else form.format(value)
+def format_number(value: float | None, form: str = "") -> str:
+    """Format a return, or another number by `form`; - for none."""
+    if value is None or not np.isfinite(value):
+        return "-"
+    return form.format(value) if form else figures(value, ",.1f")
 
 
 def row(run: RunFiles) -> Row:
@@ -93,9 +95,11 @@ def show_run(run: RunFiles) -> Table:
     stands, config = row(run), run.config
     found, left = {name: format_value(value) for name, value in stands.items()}, stands["left"]
     evaluation = measures.last_evaluation(run)
-    policies = {
-        p: value for p, value in evaluation.items() if p != "generation" and value is not None
-    }
+    policies = [
+        f"{p} {format_number(value)}"
+        for p, value in evaluation.items()
+        if p != "generation" and value is not None
+    ]
     means = per_generation(run, np.nanmean)
     sigma = run.columns.get("metrics/sigma", np.zeros(0))
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
@@ -107,7 +111,7 @@ def show_run(run: RunFiles) -> Table:
         "generation": f"{found['gen']}, {found['budget']} of the budget",
         "": ProgressBar(total=1.0, completed=measures.progress(run), width=30),
         "return": f"{found['return']}  {sparkline(evaluated(run)[1])}  best {found['best']}",
-        "last evaluation": ", ".join(f"{p} {value:,.1f}" for p, value in policies.items()) or "-",
+        "last evaluation": ", ".join(policies) or "-",
         "fitness, mean": f"{format_number(means[-1] if len(means) else None)}  {sparkline(means)}",
         "sigma": f"{format_number(measures.last(run, 'sigma'), '{:.3g}')}  {sparkline(sigma)}",
         "speed": f"{found['steps/s']} steps/s",

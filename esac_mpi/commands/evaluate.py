@@ -35,6 +35,7 @@ from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import look_here
+from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.streams import answer_alone, as_json
 from esac_mpi.policies.evaluation import make_env, play_episodes, statistics
@@ -65,13 +66,13 @@ def format_report(policy: Any, found: dict[str, Any]) -> str:
         which = f" ({found['not_finite']})" if found["not_finite"] else ""
         returns = f"unstable in {found['unstable']} of {count}{which}: no mean of all can be given"
     else:
-        ends = (found["interval"], found["iqm_interval"])
-        mean, iqm = (" [{:.1f}, {:.1f}]".format(*pair) if pair else "" for pair in ends)
-        std = "one episode has no interval" if found["std"] is None else f"std {found['std']:.1f}"
-        returns = (
-            f"mean {found['mean']:.1f}{mean}, {std}, median {found['median']:.1f}, "
-            f"IQM {found['iqm']:.1f}{iqm}, worst {found['worst']:.1f}, best {found['best']:.1f}"
-        )
+        ends = {"mean": found["interval"], "IQM": found["iqm_interval"]}
+        parts = []
+        for name in ("mean", "std", "median", "IQM", "worst", "best"):
+            value, pair = found[name.lower()], ends.get(name)
+            shown = "one episode has no interval" if value is None else f"{name} {figures(value)}"
+            parts.append(f"{shown} [{', '.join(map(figures, pair))}]" if pair else shown)
+        returns = ", ".join(parts)
     steps = "mean {mean:.1f}, {shortest} to {longest} steps".format(**found["length"])
     kwargs = f" {json.dumps(found['task_kwargs'])}" if found["task_kwargs"] else ""
     noise = f", weight noise {found['weight_noise']:g}" if found["weight_noise"] else ""

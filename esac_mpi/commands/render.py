@@ -29,6 +29,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
+from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
@@ -66,7 +67,7 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
                 filmed = options.video and steps % stride == 0
                 if filmed or steps in wanted:
                     image = stage.draw_label(
-                        camera.picture(), f"{steps * step:.1f} s   return {total:.0f}"
+                        camera.picture(), f"{steps * step:.1f} s   return {figures(total, '.0f')}"
                     )
                     if steps in wanted:
                         strip.append(image)

@@ -131,7 +131,7 @@ def _options(words: list[str]) -> dict[str, Any]:
                 raise ConfigError(f"{WHO}: --{option} takes no value: leave ={value} out")
             name = "start_from" if option == "from" else option.replace("-", "_")
             found[name] = [value] if equals else []
-        elif name and (_is_list(name) or not found[name]):
+        elif name and (not found[name] or _is_list(name) or not _is_known(name)):
             found[name].append(word)
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
@@ -145,13 +145,17 @@ def _option(name: str) -> str:
     return f"--{name}" if "." in name else f"--{name.replace('_', '-')}"
 
 
+def _is_known(name: str) -> bool:
+    return name in NAMES or name.startswith(ONE)
+
+
 def _is_list(name: str) -> bool:
     return name in NAMES and get_origin(hint(name)) is tuple
 
 
 def _value(name: str, words: list[str]) -> Any:
     """Read the words of an option as a file has its value. Raises ConfigError."""
-    if name not in NAMES and not name.startswith(ONE):
+    if not _is_known(name):
         for flag in difflib.get_close_matches(f"--{name}", FLAGS, 1, ALIKE):
             meant = f"did you mean '{flag}', which takes no value?"
             raise ConfigError(f"{WHO}: unknown key '{name}'; {meant}")

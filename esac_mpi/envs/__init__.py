@@ -235,7 +235,7 @@ def refuse_discrete(env: Env, algorithm: str, able: Iterable[str]) -> None:
     if is_discrete(env) and algorithm not in able and env.id not in OWN:
         raise TaskError(
             f"{env.id} has {env.action_size} discrete actions; {algorithm} needs continuous ones. "
-            f"Those that do not: {', '.join(able)}.{getattr(env, 'continuous_form', '')}"
+            f"Take --algorithm {' or '.join(able)}.{getattr(env, 'continuous_form', '')}"
         )
 
 

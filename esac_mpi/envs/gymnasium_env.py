@@ -210,8 +210,7 @@ def _suggest(id: str) -> str:
     package = module.partition(".")[0]
     registered = gymnasium.registry.items()
     there = [known for known, spec in registered if origin(spec).partition(".")[0] == package]
-    more = ", ..." if len(there) > MOST else ""
-    listed = f"{module} registers {', '.join(there[:MOST])}{more}."
+    listed = f"{module} registers {', '.join(there[:MOST])}{', ...' if there[MOST:] else '.'}"
     return nearest(name, there, listed if there else OWN_ID, module + colon)
 
 

@@ -140,6 +140,11 @@ def compact(number: float) -> str:
     return f"{number:.3g}" if abs(number) < 100 else f"{number:.0f}"
 
 
+def figures(number: float, large: str = ".1f") -> str:
+    """Format a return: in three figures below 10, where tenths may be all that it is; 9359.9."""
+    return format(number, large if abs(number) >= 10 else ".3g")
+
+
 def duration(seconds: float) -> str:
     """Return a time in two units: 42s, 2m10s, 3h05m, 4d02h."""
     if not math.isfinite(seconds):

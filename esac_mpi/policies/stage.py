@@ -26,6 +26,10 @@ NO_GL = (
     "libegl1 libgl1, or apt-get install libosmesa6; without root, ask for an EGL or OSMesa module; "
     "then MUJOCO_GL=egl or osmesa chooses one"
 )
+NO_PICTURE = (
+    "there is neither self.model and self.data, of MuJoCo, nor 'rgb_array' in "
+    "metadata['render_modes'], for its render()"
+)
 
 
 def choose_gl() -> None:
@@ -75,33 +79,32 @@ class Camera:
         state = simulator(env)
         if state is None:
             if "rgb_array" not in getattr(library(env), "metadata", {}).get("render_modes", ()):
-                raise Unusable(f"{env.id} has no picture")
+                raise Unusable(f"{env.id} has no picture: {NO_PICTURE}")
             return
         if os.environ.get("MUJOCO_GL") == "disabled":
             raise Unusable(NO_GL)
         import mujoco
 
-        self._renderer, self._view = mujoco.Renderer(state[0], SIZE, SIZE), self._viewpoint(*state)
+        self._renderer, self._free = mujoco.Renderer(state[0], SIZE, SIZE), mujoco.MjvCamera()
+        self._free.distance, self._free.azimuth, self._free.elevation = 0.0, 90.0, -30.0
 
     def _viewpoint(self, model: Any, data: Any) -> Any:
         """Choose a camera of the model that follows from the side; else a free one of all parts."""
-        import mujoco
-
         cameras = [model.cam(i).name for i in range(model.ncam)]
         if cameras:
             return next((cameras.index(name) for name in ("side", "track") if name in cameras), 0)
-        view, parts = mujoco.MjvCamera(), model.geom_rbound > 0  # all but planes
-        view.lookat[:] = data.geom_xpos[parts].mean(axis=0)
-        reach = (
-            np.linalg.norm(data.geom_xpos[parts] - view.lookat, axis=1) + model.geom_rbound[parts]
-        )
-        view.distance, view.azimuth, view.elevation = 2.8 * float(reach.max()), 90.0, -30.0
-        return view
+        parts = model.geom_rbound > 0  # all but planes
+        places = data.geom_xpos[parts]
+        self._free.lookat[:] = places.mean(axis=0)
+        reach = np.linalg.norm(places - self._free.lookat, axis=1) + model.geom_rbound[parts]
+        self._free.distance = max(self._free.distance, 2.8 * float(reach.max()))
+        return self._free
 
     def picture(self) -> np.ndarray:
         """Return the task as it stands. Raises Unusable."""
         if self._renderer is not None:
-            self._renderer.update_scene(simulator(self._env)[1], self._view)  # type: ignore[index]
+            model, data = simulator(self._env)  # type: ignore[misc]
+            self._renderer.update_scene(data, self._viewpoint(model, data))
             return self._renderer.render().copy()
         task = library(self._env)
         task.render_mode = "rgb_array"

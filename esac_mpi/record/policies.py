@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.host.errors import Absent, Unreadable
+from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import POLICY, is_there
+from esac_mpi.host.run_directory import POLICY, is_run, is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.record.files import read
@@ -61,9 +62,10 @@ class Policy(policy.Policy):
         path = read_path(path, Unreadable)
         try:
             if path.is_dir():
+                written = "a run writes one at its first evaluation"
+                told = written if is_run(path) else "it is no run"
                 path = path / POLICY
                 if not path.exists():
-                    told = "a run writes one at its first evaluation"
                     raise Absent(f"{path.parent}: no {POLICY} in it; {told}")
             elif not is_there(path):
                 raise Absent(f"{path}: No such file or directory")
@@ -116,6 +118,6 @@ class Policy(policy.Policy):
         shape = " ".join(["-".join(map(str, self.layout.sizes)), *forms])
         made = f"{self.kind} of generation {self.generation}"
         return (
-            f"Policy({self.task}, return {self.episodic_return:.1f}, {made}, {shape} "
+            f"Policy({self.task}, return {figures(self.episodic_return)}, {made}, {shape} "
             f"{self.activation} {self.output})"
         )

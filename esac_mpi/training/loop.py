@@ -305,8 +305,9 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
     assert job.run is not None
     here = f"generation {job.state.generation}"
     if code == FINISHED:
-        last = f", final {final.episodic_return:.1f} ({final.policy})" if final.policy else ""
-        found = f"best return {best.episodic_return:.1f} ({best.policy}){last}"
+        found = f"best return {log.figures(best.episodic_return)} ({best.policy})"
+        if final.policy:
+            found += f", final {log.figures(final.episodic_return)} ({final.policy})"
         log.say(f"finished at {here}: {found}")
     elif code == STOPPED:
         by = f" ({why})" if why else ""

@@ -50,6 +50,8 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     standardises = normalisation_of(config)
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
+    if config.task.horizon > env.horizon:
+        yield f"task.horizon {config.task.horizon}: unused, the task's limit is {env.horizon}"
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"

@@ -67,5 +67,16 @@ def test_tools_count_all_ranks_whatever_a_row_has(tmp_path, ranks):
     assert figure.axes[0].get_ylabel() == ("rank" if ranks == 2 else "rank 0, others in turn")
 
 
+def test_a_timeline_has_no_rank_that_is_gone(tmp_path):
+    rows = []
+    for g, ranks in enumerate((2, 2, 1), 1):
+        parts = {"busy_seconds": np.full(ranks, 0.4), "wall_seconds": float(g)}
+        rows.append(({"generation": g, "fitness": np.ones(4)}, parts))
+    figure = timeline.draw(leave(tmp_path / "run", rows, {"algorithm": "es"}))
+    assert figure.get_suptitle().endswith("1 to 2 ranks")
+    idle = [len(lane.get_paths()) for lane in figure.axes[0].collections[:2]]
+    assert idle == [3, 2]
+
+
 def test_a_run_without_busy_seconds_has_no_efficiency():
     assert measures.parallel_efficiency(SimpleNamespace(columns={})) is None

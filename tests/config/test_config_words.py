@@ -105,7 +105,7 @@ def test_values_are_taken_as_before(here):
         ("--budget.timesteps 3", "budget.env_steps"),
         ("--ESAC.Sigma 3", "esac.sigma"),
         ("--rundir 3", "run_dir"),
-        ("--policy.hidden_sizes 3", "policy.hidden"),
+        ("--policy.hidden_sizes 3 3", "policy.hidden"),
         ("--algo es", "algorithm"),
         ("--horizon 3", "task.horizon"),
         ("--es.workers 3", "esac.workers"),

@@ -15,7 +15,7 @@ from conftest import environment, finish
 
 from esac_mpi.config import Config
 from esac_mpi.host import log
-from esac_mpi.host.log import Display, compact, duration
+from esac_mpi.host.log import Display, compact, duration, figures
 from esac_mpi.play.params import Params
 from esac_mpi.training import loop
 from esac_mpi.training.active_run import Job
@@ -202,16 +202,17 @@ def test_returns_that_are_not_finite_are_told_ever_more_rarely(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("shown", "figures"),
+    ("shown", "expected"),
     [
         (compact, {0: "0", 7: "7", 99.5: "99.5", 812: "812", 999.9: "1k", 5120: "5.12k",
                    41_000: "41k", 999_999: "1M", 1_234_567: "1.23M", 2.5e9: "2.5G"}),
+        (figures, {9359.86: "9359.9", -12.34: "-12.3", 0.8549: "0.855", -0.004: "-0.004", 1: "1"}),
         (duration, {0.4: "0s", 59.4: "59s", 130: "2m10s", 3600 * 3 + 300: "3h05m",
                     86400 * 4 + 7200: "4d02h", math.inf: "?"}),
     ],
 )  # fmt: skip
-def test_figures(shown, figures):
-    assert {number: shown(number) for number in figures} == figures
+def test_figures(shown, expected):
+    assert {number: shown(number) for number in expected} == expected
 
 
 def test_a_log_without_room_is_no_error():

@@ -270,6 +270,13 @@ def test_a_task_that_is_large_for_the_default_networks_is_told():
     assert [*describe_task(Config(), "", small), *describe_task(narrow, "", large)] == []
 
 
+def test_a_horizon_beyond_the_tasks_own_limit_is_told():
+    limits = {20: [], 21: ["task.horizon 21: unused, the task's limit is 20"]}
+    for asked, said in limits.items():
+        chosen = config.amend(Config(), {"task.horizon": asked})
+        assert [*describe_task(chosen, "", Line())] == said
+
+
 @pytest.mark.parametrize("algorithm", ["esac", "sac"])
 @pytest.mark.parametrize(("observations", "found"), [(64, True), (65, False)])
 def test_many_observations_are_not_standardised(algorithm, observations, found):
