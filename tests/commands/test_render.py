@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import mujoco
 import numpy as np
 import pytest
 from commands import command, tool
@@ -169,6 +170,23 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
         stage.Camera(env).picture()
     task.render = lambda: np.zeros((2, 3, 3), np.uint8)
     assert stage.Camera(env).picture().shape == (2, 3, 3)
+
+
+def test_a_free_camera_follows_what_moves(monkeypatch):
+    ball = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
+    model = mujoco.MjModel.from_xml_string(ball)
+    task, seen = SimpleNamespace(model=model, data=mujoco.MjData(model)), []
+    drawn = SimpleNamespace(
+        update_scene=lambda data, view: seen.append((view.lookat[0], view.distance)),
+        render=lambda: np.zeros((2, 3, 3), np.uint8),
+    )
+    monkeypatch.setattr(mujoco, "Renderer", lambda *of: drawn)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    camera = stage.Camera(SimpleNamespace(id="Ball-v0", _env=task))
+    for task.data.qpos[0] in (0, 9):
+        mujoco.mj_forward(model, task.data)
+        camera.picture()
+    assert np.allclose(seen, [(0, 0.28), (9, 0.28)])
 
 
 @pytest.mark.parametrize(
