@@ -103,8 +103,9 @@ class Camera:
     def picture(self) -> np.ndarray:
         """Return the task as it stands. Raises Unusable."""
         if self._renderer is not None:
-            model, data = simulator(self._env)  # type: ignore[misc]
-            self._renderer.update_scene(data, self._viewpoint(model, data))
+            state = simulator(self._env)
+            assert state is not None  # as at the start
+            self._renderer.update_scene(state[1], self._viewpoint(*state))
             return self._renderer.render().copy()
         task = library(self._env)
         task.render_mode = "rgb_array"
