@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -193,11 +192,12 @@ def call(capsys):
     """Call a command in this process, `call("NAME ...", *words, code=0)`; return its prints."""
 
     def called(line: str, *words: object, code: int = 0):
+        from esac_mpi.commands.__main__ import call
+
         name, *first = line.split()
-        main = import_module(f"esac_mpi.commands.{name}").main
         capsys.readouterr()
         try:
-            found = main([*first, *map(str, words)])
+            found = call(name, [*first, *map(str, words)])
         except SystemExit as end:
             found = end.code
         said = capsys.readouterr()

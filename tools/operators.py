@@ -323,7 +323,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--seed", type=int, default=0)
     add("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     options = line.parse_args(argv)
-    return print_all(lambda: write_files(options))
+    return print_all(write_files(options))
 
 
 if __name__ == "__main__":

@@ -196,10 +196,10 @@ def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
     return runs, code
 
 
-def print_all(action: Callable[[], Iterable[object]]) -> int:
-    """Print all that the action yields, or its error; return the exit code."""
+def print_all(lines: Iterable[object]) -> int:
+    """Print what a command yields, or its error; return the exit code."""
     try:
-        for line in action():
+        for line in lines:
             print(line)
     except (Unusable, RunError) as error:  # or a file damaged after the run was opened
         print(error, file=sys.stderr)

@@ -50,8 +50,14 @@ def refusal(words: list[str]) -> str:
 
 @without_arguments()
 def call(name: str, arguments: list[str]) -> int:
-    """Call a command; return its exit code."""
-    return import_module(f"esac_mpi.commands.{name}").main(arguments)
+    """Call a command, print what it yields; return its exit code."""
+    command = import_module(f"esac_mpi.commands.{name}")
+    if not hasattr(command, "command_line"):  # the program reads its own
+        return command.main(arguments)
+    from esac_mpi.analysis.command import print_all  # after commands that see to threads
+
+    found = command.main(command.command_line().parse_args(arguments))
+    return found if isinstance(found, int) else print_all(found)
 
 
 def run(name: str, arguments: list[str]) -> int:

@@ -107,14 +107,12 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Print the evaluation; return 2 for a wrong use or task or no policy, 65 for a bad file."""
-    line = command_line()
-    options = line.parse_args(argv)
     if options.episodes < 1 or (options.horizon or 0) < 0:
-        line.error("--episodes must be at least 1, --horizon at least 0")
+        options.line.error("--episodes must be at least 1, --horizon at least 0")
     if not 0 <= options.weight_noise < np.inf:
-        line.error("--weight-noise must be at least 0 and finite")
+        options.line.error("--weight-noise must be at least 0 and finite")
     look_here()
     return over_ranks(lambda world: evaluate(options, world))
 

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import parser, print_all
+from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.data_files import data_folder
 from esac_mpi.host.paths import read_path
@@ -31,17 +31,12 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def copy(place: Path) -> Iterator[Path]:
+def main(options: argparse.Namespace) -> Iterator[Path]:
     """Copy the folders; yield the copies. Raises Unusable where there is one."""
+    place = options.place
     for folder in FOLDERS:
         if (place / folder).exists():
             there = f"{place / folder} is there already"
             raise Unusable(f"{there}: nothing was copied; choose another directory")
     for folder in FOLDERS:
         yield Path(shutil.copytree(data_folder() / folder, place / folder))
-
-
-def main(argv: list[str]) -> int:
-    """Copy, and print what was; return the exit code."""
-    options = command_line().parse_args(argv)
-    return print_all(lambda: copy(options.place))

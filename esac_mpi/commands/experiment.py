@@ -27,7 +27,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.command import parser, print_all
+from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
@@ -130,9 +130,8 @@ def command_line() -> argparse.ArgumentParser:
     return main
 
 
-def main(argv: list[str]) -> int:
-    """Do what the command line says; return the exit code."""
-    options = command_line().parse_args(argv)
+def main(options: argparse.Namespace) -> Iterator[object]:
+    """Do what the command line says. Raises Unusable."""
     actions: dict[str, Callable[[], Iterator[object]]] = {
         "list": list_experiments,
         "show": lambda: describe(options.id),
@@ -141,4 +140,4 @@ def main(argv: list[str]) -> int:
         "jobs": lambda: jobs(options.id, options.budget, options.root),
         "random": lambda: measure_random(options),
     }
-    return print_all(actions[options.action])
+    return actions[options.action]()

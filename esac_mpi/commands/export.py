@@ -115,22 +115,22 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
 
 def follow(options: argparse.Namespace) -> int:
     """Write curves while runs go on; return the exit code."""
-    runs: Followed | None = None
+    unread = 0
 
     def files() -> Iterator[Path]:
-        nonlocal runs
+        nonlocal unread
         check(options)
         runs = Followed(distinct_paths(options.runs, options.out))
-        return histories.follow(runs, options.out, options.step, max(0.1, options.every))
+        unread = runs.code
+        yield from histories.follow(runs, options.out, options.step, max(0.1, options.every))
 
     try:
-        code = print_all(files)
+        code = print_all(files())
     except KeyboardInterrupt:
         return 130
-    return (runs.code if runs else 0) or code
+    return unread or code
 
 
-def main(argv: list[str]) -> int:
-    """Write and name the file; return 1 if it acts otherwise, 2 for no source, 65 for a bad one."""
-    options = command_line().parse_args(argv)
-    return follow(options) if options.follow else print_all(lambda: write(options))
+def main(options: argparse.Namespace) -> int | Iterator[object]:
+    """Write a policy, or runs' histories."""
+    return follow(options) if options.follow else write(options)

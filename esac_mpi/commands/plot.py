@@ -66,7 +66,7 @@ READ = {  # options, by what is drawn
 }
 
 
-def draw(options: argparse.Namespace) -> Iterator[Path]:
+def main(options: argparse.Namespace) -> Iterator[Path]:
     """Draw what the options ask for; yield the files written."""
     from esac_mpi.analysis.figures import save, use_size
 
@@ -174,9 +174,3 @@ def command_line() -> argparse.ArgumentParser:
     text = "default: learning_curve, or what is drawn; in the run if it is one"
     line.add_argument("--out", type=command.out_path, metavar="NAME", help=text)
     return line
-
-
-def main(argv: list[str]) -> int:
-    """Write and name the pictures; return 2 with nothing to draw, 65 for no readable run."""
-    options = command_line().parse_args(argv)
-    return command.print_all(lambda: draw(options))

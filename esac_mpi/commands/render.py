@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import out_path, parser, print_all, refuse_unread, whole_number
+from esac_mpi.analysis.command import out_path, parser, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -117,7 +117,7 @@ def check(options: argparse.Namespace) -> None:
             raise Unusable(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
 
 
-def render(options: argparse.Namespace) -> Iterator[object]:
+def main(options: argparse.Namespace) -> Iterator[object]:
     """Yield the pictures that were written, or how often balance was regained. Raises Unusable."""
     check(options)
     if not options.trials:
@@ -134,9 +134,3 @@ def render(options: argparse.Namespace) -> Iterator[object]:
     yield out
     if options.video:
         yield options.video
-
-
-def main(argv: list[str]) -> int:
-    """Write pictures, print their paths; return 2 for what cannot be shown, 65 for a bad file."""
-    options = command_line().parse_args(argv)
-    return print_all(lambda: render(options))

@@ -19,7 +19,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import out_path, parser, print_all, refuse_unread, write_text
+from esac_mpi.analysis.command import out_path, parser, refuse_unread, write_text
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rowfiles import read
@@ -119,7 +119,6 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def main(argv: list[str]) -> int:
-    """Make a table or picture; return 2 if there is nothing in it, 65 if a file cannot be read."""
-    options = command_line().parse_args(argv)
-    return print_all(lambda: options.make(options))
+def main(options: argparse.Namespace) -> Iterator[object]:
+    """Yield a table or a picture's file. Raises Unusable."""
+    return options.make(options)

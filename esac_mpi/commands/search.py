@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import out_path, parser, print_all, write_text
+from esac_mpi.analysis.command import out_path, parser, write_text
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> int:
     from esac_mpi.comm.command_ranks import over_ranks
     from esac_mpi.studies.search.trial_ranks import search
 
+    if not 0 <= options.max_hours < math.inf:
+        options.line.error("--max-hours must be at least 0 and finite")
     look_here()
     return over_ranks(
         lambda world: search(options.study, world, options.max_hours, options.run_dir)
@@ -109,10 +111,6 @@ def command_line() -> argparse.ArgumentParser:
     return main
 
 
-def main(argv: list[str]) -> int:
-    """Do what the command line says; return the exit code."""
-    line = command_line()
-    options = line.parse_args(argv)
-    if options.action == "run" and not 0 <= options.max_hours < math.inf:
-        line.error("--max-hours must be at least 0 and finite")
-    return run(options) if options.action == "run" else print_all(lambda: answer(options))
+def main(options: argparse.Namespace) -> int | Iterator[object]:
+    """Do what the command line says."""
+    return run(options) if options.action == "run" else answer(options)

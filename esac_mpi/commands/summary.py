@@ -79,12 +79,10 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Print the summaries, or the comparison; return the exit code."""
-    line = command_line()
-    options = line.parse_args(argv)
     if options.compare and len(options.runs) < 2:
-        line.error("--compare needs two runs or more")
+        options.line.error("--compare needs two runs or more")
     runs, code = open_readable(options.runs)
     if options.compare:
         return code or compare(list(map(runs.__getitem__, options.runs)))

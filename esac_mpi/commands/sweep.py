@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import out_path, parser, print_all
+from esac_mpi.analysis.command import out_path, parser
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import read_path
@@ -27,7 +27,7 @@ from esac_mpi.studies import job_lists
 from esac_mpi.studies.experiments.sweeps import check, lines
 
 
-def write(options: argparse.Namespace) -> Iterator[object]:
+def main(options: argparse.Namespace) -> Iterator[object]:
     """Write the list; yield its path, the number of runs, and how to submit them."""
     known: set[tuple[str, ...]] = set()
     found: dict[Path, list[str]] = {}
@@ -70,9 +70,3 @@ def command_line() -> argparse.ArgumentParser:
     add("--root", type=read_path, default=folder, help="directory of the run directories")
     add("--out", type=out_path, default=folder / "jobs.txt", metavar="FILE", help="the list")
     return line
-
-
-def main(argv: list[str]) -> int:
-    """Write the list and say how to submit it; return 2 for a grid that cannot be run."""
-    options = command_line().parse_args(argv)
-    return print_all(lambda: write(options))

@@ -90,7 +90,7 @@ def tabulate_waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple
     return rows, [f"{paper['source']}: {paper['protocol']}. {printed}."]
 
 
-def write_table(options: argparse.Namespace) -> Iterator[object]:
+def main(options: argparse.Namespace) -> Iterator[object]:
     """Yield the table, or where it was written."""
     command.refuse_others(options, READ[options.what])
     what, about = options.what, list[str]()
@@ -119,9 +119,3 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--format", choices=FORMATS, default="markdown")
     line.add_argument("--out", type=command.out_path, metavar="FILE", help="write it there")
     return line
-
-
-def main(argv: list[str]) -> int:
-    """Print or write the table; return 2 if there is nothing in it, 65 for an unreadable run."""
-    options = command_line().parse_args(argv)
-    return command.print_all(lambda: write_table(options))

@@ -72,12 +72,10 @@ def command_line() -> argparse.ArgumentParser:
     return line
 
 
-def main(argv: list[str]) -> int:
+def main(options: argparse.Namespace) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
-    line = command_line()
-    options = line.parse_args(argv)
-    if options.once and options.every != line.get_default("every"):
-        line.error("--once does not read --every: leave it out")
+    if options.once and options.every != options.line.get_default("every"):
+        options.line.error("--once does not read --every: leave it out")
     console = Console(width=None if sys.stdout.isatty() else UNCUT)
     followed, statuses = Followed(options.runs), options.status
     if not followed.runs:

@@ -76,7 +76,7 @@ def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, w
 
 
 def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
-    def needs(argv):
+    def needs(options):
         raise ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
 
     monkeypatch.setattr(sys.modules["esac_mpi.commands.examples"], "main", needs)
@@ -103,15 +103,13 @@ def test_python_without_texts_is_one_sentence(monkeypatch, capsys):
     assert (end.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
 
 
-def test_examples_are_copied_once(tmp_path, capsys):
-    assert examples.main([str(tmp_path)]) == 0
+def test_examples_are_copied_once(tmp_path, call):
     places = [str(tmp_path / name) for name in ("configs", "jobs")]
-    assert capsys.readouterr().out.splitlines() == places
+    assert call("examples", tmp_path).out.splitlines() == places
     for path in data_folder().glob("configs/**/*.toml"):
         assert (tmp_path / path.relative_to(data_folder())).read_bytes() == path.read_bytes()
     (tmp_path / "configs/quickstart.toml").write_text("mine")
-    assert examples.main([str(tmp_path)]) == 2
-    assert "is there already: nothing was copied" in capsys.readouterr().err
+    assert "is there already: nothing was copied" in call("examples", tmp_path, code=2).err
     assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
 
 

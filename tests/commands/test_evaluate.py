@@ -149,7 +149,7 @@ class Second(command_ranks.Alone):
         return [value, self.tells(value)]
 
 
-def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch, capsys):
+def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch, call):
     refused = Unreadable, "node2 says no", {}
     with pytest.raises(Unreadable, match="node2 says no"):
         command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
@@ -160,12 +160,11 @@ def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch,
     assert again.value.code == 65
     unread = Second(lambda value: refused if value is None else value)
     monkeypatch.setattr(command_ranks, "make_world", lambda: unread)
-    assert evaluate.main([str(own)]) == 65
-    assert capsys.readouterr().err == "node2 says no\n"
+    assert call("evaluate", own, code=65).err == "node2 says no\n"
     another = Second(lambda value: None if value is None else b"another")
     monkeypatch.setattr(command_ranks, "make_world", lambda: another)
-    assert evaluate.main([str(own)]) == 2
-    assert "a better policy came while the ranks read it" in capsys.readouterr().err
+    told = call("evaluate", own, code=2).err
+    assert "a better policy came while the ranks read it" in told
 
 
 def test_a_seed_that_addresses_nothing_is_refused(own, call):

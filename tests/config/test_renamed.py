@@ -5,7 +5,6 @@ import zlib
 from types import SimpleNamespace
 
 import pytest
-from commands import command
 from small_studies import SETTINGS, made
 
 from esac_mpi.analysis import groups
@@ -18,7 +17,6 @@ from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.training.api import resolve
 
-search = command("search")
 THEN = """
 [esac]
 reading = "mended"
@@ -129,7 +127,7 @@ def test_settings_of_python_are_told_the_present_names():
     )
 
 
-def test_a_search_of_former_names_means_the_same(tmp_path):
+def test_a_search_of_former_names_means_the_same(tmp_path, call):
     settings = SETTINGS.replace('algorithm = "es"', 'algorithm = "esac"')
     settings += "esac.workers = 2\nesac.update_cost = 1.0\nesac.population_size = 8\n"
     space = 'esac.adoption_wins = {low = 1, high = 30}\nesac.replayed = ["winners", "better"]\n'
@@ -146,7 +144,7 @@ def test_a_search_of_former_names_means_the_same(tmp_path):
         text = text.replace(f'"{name}"', f'"{FORMER[name]}"')
     file.write_text(text)
     assert Journal(study).trials()[0].found == found
-    assert search.main(["show", str(study.path)]) == 0
+    call("search show", study.path)
     with pytest.raises(Unusable, match=r"esac.replayed: esac.resimulated is there, too"):
         made(tmp_path, "trials = 1", settings, now + 'esac.replayed = ["winners", "better"]\n')
 

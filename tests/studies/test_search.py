@@ -9,21 +9,19 @@ import sys
 from dataclasses import replace
 
 import pytest
-from commands import command
 from conftest import ROOT, environment, finish, run
 from small_studies import SETTINGS, held_elsewhere, made, states, stopped_at, write
 from whole_runs import assert_same_run, killed_at
 
 import esac_mpi.studies.search
 from esac_mpi.comm.command_ranks import Alone
+from esac_mpi.commands.__main__ import main
 from esac_mpi.record import Run
 from esac_mpi.studies.search import trial_loop, trial_ranks
 from esac_mpi.studies.search.journal import Journal
 from esac_mpi.studies.search.study import read
 
 pytestmark = pytest.mark.slow
-
-search = command("search")
 
 
 CHANCE = "[sampler]\nkind = 'random'\nseed = 5"
@@ -135,9 +133,9 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
     assert trial.value == run.columns["metrics/best_return"][-1]
     assert "trial 3: given up" in capfd.readouterr().out
     for name, rest in (("watch", ["--once"]), ("summary", ["--status", "pruned"])):
-        assert command(name).main([str(run.path), *rest]) == 0
+        assert main([name, str(run.path), *rest]) == 0
         assert "pruned" in capfd.readouterr().out
-    assert command("summary").main([str(run.path), "--resume"]) == 0
+    assert main(["summary", str(run.path), "--resume"]) == 0
     assert capfd.readouterr().out == ""
     straight = esac_mpi.train(
         run.config,
@@ -197,14 +195,14 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit(tmp_path, capfd):
     killed_at([("esac_mpi.training.loop:end_is_wished", 9)], "search", "run", file)
     study, task = read(file), tmp_path / "task"
     assert states(study) == [(0, "running")]
-    search.main(["show", str(file)])
+    main(["search", "show", str(file)])
     assert "1 left; " in capfd.readouterr().out
-    line = ["run", str(file), "--run-dir", str(task)]
+    line = ["search", "run", str(file), "--run-dir", str(task)]
     with stopped_at(1, 5):  # generation 3 of 11
-        assert search.main(line) == 75
+        assert main(line) == 75
     assert states(study) == [(0, "complete"), (1, "running")]
     assert (status(task), status(study.run_of(1, 100))) == ("requeue", "requeue")
-    assert search.main(line) == 0
+    assert main(line) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
     assert status(task) == "complete"
     for number in (0, 1):

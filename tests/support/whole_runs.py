@@ -9,9 +9,9 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
-from commands import command
 from conftest import ROOT, finish
 
+from esac_mpi.commands.__main__ import main
 from esac_mpi.record import Run
 
 
@@ -24,7 +24,7 @@ def science(path: Path) -> dict[str, np.ndarray]:
 def summary(path: Path) -> dict:
     """Return what `esac-mpi summary RUN --json` prints, without a process for it."""
     with redirect_stdout(StringIO()) as printed:
-        assert command("summary").main([str(path), "--json"]) == 0
+        assert main(["summary", str(path), "--json"]) == 0
     return json.loads(printed.getvalue())
 
 
