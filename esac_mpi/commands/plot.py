@@ -110,9 +110,10 @@ def plot_runs(options: argparse.Namespace) -> "Figure":
 
 def plot_rows(options: argparse.Namespace) -> "Figure":
     """Draw rows of results. Raises Unusable."""
-    from esac_mpi.analysis.results import pictures, rowfiles, traces
+    from esac_mpi.analysis.results import pictures, traces
+    from esac_mpi.analysis.results.rows import read_rows
 
-    what, rows, ranks = options.what, rowfiles.read(options.runs), command.ranks_of(options)
+    what, rows, ranks = options.what, read_rows(options.runs), command.ranks_of(options)
     runs = traces.sections(traces.on_ranks(rows, ranks) if ranks else rows)
     if what == "ends":
         return pictures.draw_last_returns(runs, options.policy)

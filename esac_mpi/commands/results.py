@@ -22,12 +22,10 @@ from collections.abc import Iterable, Iterator
 from esac_mpi.analysis.command import out_path, parser, refuse_unread, write_text
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
-from esac_mpi.analysis.results.rowfiles import read
-from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results.rows import Row, read_rows
 from esac_mpi.analysis.results.scores import merge_experiments, random_returns, score_study
-from esac_mpi.analysis.results.standings import MEASURES, document
+from esac_mpi.analysis.results.standings import MEASURES, champion_of, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_ranks, sections
-from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.config.exact import whole
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.design import FOLDER
@@ -56,7 +54,7 @@ def load(
     """
     if not 0 <= options.seconds < math.inf:
         raise Unusable("--seconds must be more than 0")
-    rows = read(options.files)
+    rows = read_rows(options.files)
     head = title(rows, what)
     rows = merge_experiments(rows) if together else rows
     rows = rows if options.ranks is None else on_ranks(rows, options.ranks)

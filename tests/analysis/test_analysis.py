@@ -17,7 +17,7 @@ from esac_mpi import analysis
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.analysis import names, plots, sensitivity, times, views
 from esac_mpi.analysis.results import pictures, traces
-from esac_mpi.analysis.results.rows import rows as rows_of
+from esac_mpi.analysis.results.rows import rows_of
 from esac_mpi.analysis.run_tables import caption
 from esac_mpi.config import Config, reads
 from esac_mpi.config.table import Reads

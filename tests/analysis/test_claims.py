@@ -8,8 +8,9 @@ import numpy as np
 from conftest import ROOT
 
 from esac_mpi.analysis.intervals import iqm
-from esac_mpi.analysis.results import rowfiles, scores, traces
-from esac_mpi.analysis.results.verdicts import difference
+from esac_mpi.analysis.results import scores, traces
+from esac_mpi.analysis.results.rows import read_rows
+from esac_mpi.analysis.results.standings import difference
 
 RECORDS = ROOT / "docs/results"
 SEEDS = range(5)
@@ -26,7 +27,7 @@ def short_name(task):
 
 def ended(name):
     """Return {(task, variant): last rows of its runs}."""
-    found = traces.sections(rowfiles.read([RECORDS / name])).values()
+    found = traces.sections(read_rows([RECORDS / name])).values()
     every = [(label, runs) for labels in found for label, runs in labels.items()]
     return {(runs[0].rows[0].task, label): [run.rows[-1] for run in runs] for label, runs in every}
 
@@ -59,7 +60,7 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
 
 def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
     """Differences to AES-RL: + or - where the interval of their means says so."""
-    rows, signs = rowfiles.read([RECORDS / "aes-fig3.csv"]), defaultdict(str)
+    rows, signs = read_rows([RECORDS / "aes-fig3.csv"]), defaultdict(str)
     for task, runs in traces.sections(traces.on_ranks(rows, 8)).items():
         for name in ("CEM-RL", "P-CEM-RL"):
             for second in range(9, 15):
@@ -76,7 +77,7 @@ def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
 
 def scored(files, ranks, seconds):
     """Score the runs of the files as they stood at a time computed for so many ranks."""
-    found = traces.sections(traces.on_ranks(scores.merge_experiments(rowfiles.read(files)), ranks))
+    found = traces.sections(traces.on_ranks(scores.merge_experiments(read_rows(files)), ranks))
     random = scores.random_returns(ROOT / "configs/experiments/random.toml")
     return found, scores.score_study(found, random, traces.Wall(ranks, seconds), [])
 
@@ -153,7 +154,7 @@ def test_what_else_eight_ranks_can_do():
 def runs_of(name):
     """Return {(task, variant, seed): its rows with a return of the better policy} of a record."""
     runs = defaultdict(list)
-    for row in rowfiles.read([RECORDS / name]):
+    for row in read_rows([RECORDS / name]):
         if row.better is not None:
             runs[short_name(row.task), row.variant, row.seed].append(row)
     return runs
@@ -228,7 +229,7 @@ def test_what_ant_resimulates_is_in_its_record():
 def test_the_table_of_eight_minutes_is_in_its_record():
     """Last evaluations, of the better policy, between two times."""
     page = (RECORDS / "two-cores.md").read_text()
-    rows = [row for row in rowfiles.read([RECORDS / "two-cores.csv"]) if row.better is not None]
+    rows = [row for row in read_rows([RECORDS / "two-cores.csv"]) if row.better is not None]
     for task in {row.task for row in rows}:
         cells = []
         for variant, least, most in (
@@ -314,7 +315,7 @@ def test_what_esac_has_over_its_parts_is_worked_out():
 
 
 def test_what_two_minutes_and_more_ranks_come_to():
-    rows = [row for row in rowfiles.read([RECORDS / "two-cores.csv"]) if row.better is not None]
+    rows = [row for row in read_rows([RECORDS / "two-cores.csv"]) if row.better is not None]
     page = (RECORDS / "two-cores.md").read_text()
     papers = re.findall(r"^\| (\S+) \| (-?[\d,.]+) \|.*\|.*\|.*\|.*\|.*\|$", page, re.MULTILINE)
     there, early = set(), set()

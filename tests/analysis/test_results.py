@@ -11,9 +11,8 @@ from result_rows import history, stored, study
 
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import rowfiles, traces, verdicts
-from esac_mpi.analysis.results.rows import Row
-from esac_mpi.analysis.results.rows import rows as rows_of
+from esac_mpi.analysis.results import standings, traces
+from esac_mpi.analysis.results.rows import Row, read_rows, rows_of, write_rows
 from esac_mpi.analysis.results.scores import merge_experiments
 from esac_mpi.config import Config
 from esac_mpi.record import Run
@@ -58,9 +57,9 @@ def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
         return Path(path)
 
     same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
-    assert len(rowfiles.read(same)) == 4
+    assert len(read_rows(same)) == 4
     with pytest.raises(Unusable, match="x, small, A-v0, ES: rows of other settings"):
-        rowfiles.read([*same, recorded("c", 2, **{"es.lr_es": 0.5})])
+        read_rows([*same, recorded("c", 2, **{"es.lr_es": 0.5})])
 
 
 @pytest.mark.parametrize(
@@ -83,14 +82,14 @@ def test_thinning_keeps_the_ends(tmp_path, returns, kept):
 def test_what_is_written_is_read(tmp_path):
     odd = history('a, "b"\nc', 0, [(7, 0.25, -0.5, None)], value="1e-05", experiment="é")
     rows, path = [*study(), *odd], tmp_path / "new" / "results.csv"
-    rowfiles.write(path, rows)
-    assert rowfiles.read([path]) == rows
+    write_rows(path, rows)
+    assert read_rows([path]) == rows
     assert [p.name for p in path.parent.iterdir()] == ["results.csv"]
     head, first, *_ = path.read_text(encoding="utf-8").splitlines()
     assert head.split(",") == [field.name for field in dataclasses.fields(Row)]
     assert first == "x,small,A-v0,SAC,,0,1,50,50,8,100,1,1,,,4,0,,,"
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert rowfiles.read([path]) == rows  # a byte order mark is no part of the first name
+    assert read_rows([path]) == rows  # a byte order mark is no part of the first name
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ def test_verdicts_at_what_both_have_reached(tmp_path, call):
     ],
 )
 def test_a_verdict_is_read_off_the_interval(ours, theirs, said):
-    assert verdicts.verdict(np.array(ours), np.array(theirs)) == said
+    assert standings.verdict(np.array(ours), np.array(theirs)) == said
 
 
 def test_a_run_that_ended_before_has_no_verdict_at_that_time(tmp_path, call):

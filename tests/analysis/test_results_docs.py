@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from esac_mpi.analysis.results import rowfiles
+from esac_mpi.analysis.results.rows import read_rows
 
 PAGES = [
     ROOT / f"docs/results/{page}.md"
@@ -47,7 +47,7 @@ def run_of(row):
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_the_records_of_the_docs_are_small_and_whole(path):
-    rows = rowfiles.read([path])
+    rows = read_rows([path])
     ended = [run_of(row) for row in rows if row.complete]
     assert sorted(ended) == sorted({run_of(row) for row in rows})
     assert path.stat().st_size < 23_000 * len(ended)  # a run is some sixty rows

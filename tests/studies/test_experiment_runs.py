@@ -13,7 +13,7 @@ from toy_experiments import TOY, a_run, configured, finished, planned, write
 from whole_runs import wait_for
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.results import rowfiles
+from esac_mpi.analysis.results.rows import read_rows
 from esac_mpi.config import Config, amend
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def done_in(folder):
     """Return the variants of the runs that results.csv has as done."""
-    return [row.variant for row in rowfiles.read([folder / "results.csv"]) if row.complete]
+    return [row.variant for row in read_rows([folder / "results.csv"]) if row.complete]
 
 
 def line(place, text=None, action="run"):
@@ -59,7 +59,7 @@ out = "picture.png"
     told = call(line(tmp_path, f"points = 3\n{text}")).out
     assert "cyclic-ES-seed0: done, generation 6" in told
     assert "resumed at generation 4" in (folder / "cyclic-ES-seed0/log.txt").read_text()
-    rows = rowfiles.read([folder / "results.csv"])
+    rows = read_rows([folder / "results.csv"])
     assert {row.run for row in rows} == {("toy", "smoke", "CyclicMDP-v0", "ES", "", 0)}
     assert [(row.generation, row.complete) for row in rows] == [(1, False), (3, False), (6, True)]
 

@@ -3,8 +3,7 @@
 import dataclasses
 from itertools import chain
 
-from esac_mpi.analysis.results import rowfiles
-from esac_mpi.analysis.results.rows import Row
+from esac_mpi.analysis.results.rows import Row, write_rows
 from esac_mpi.analysis.results.scores import score_study
 from esac_mpi.analysis.results.traces import Wall, sections
 
@@ -40,7 +39,7 @@ def study():
 
 
 def stored(path, rows):
-    rowfiles.write(path, rows)
+    write_rows(path, rows)
     return str(path)
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from esac_mpi.analysis import intervals
 from esac_mpi.analysis.messages import format_range
 from esac_mpi.analysis.results.scores import Study, Task
+from esac_mpi.analysis.results.standings import champion_of
 from esac_mpi.analysis.results.traces import Wall, count_runs, span
-from esac_mpi.analysis.results.verdicts import champion_of
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.host.log import compact
 

@@ -21,8 +21,7 @@ import numpy as np
 
 from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import DAMAGED, Unusable
-from esac_mpi.analysis.results.rowfiles import refuse_mixed
-from esac_mpi.analysis.results.rows import Row, task_form
+from esac_mpi.analysis.results.rows import Row, refuse_mixed, task_form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age
 from esac_mpi.host.invocation import call_of
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable, note, shorten
-from esac_mpi.analysis.results import rowfiles, rows
+from esac_mpi.analysis.results import rows
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
@@ -34,10 +34,10 @@ def make_products(
         )
     csv, failed = folder / "results.csv", list[str]()
     each = (
-        rows.rows(run, found.id, budget, planned.label, planned.value, done, found.points)
+        rows.rows_of(run, found.id, budget, planned.label, planned.value, done, found.points)
         for planned, run, done in there
     )
-    rowfiles.write(csv, chain.from_iterable(each))
+    rows.write_rows(csv, chain.from_iterable(each))
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
