@@ -19,6 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from esac_mpi.commands import GROUPS
+from esac_mpi.commands.__main__ import command_line
 from esac_mpi.config import Config, as_words, flatten
 from esac_mpi.config.bounds import COUNT, INT64, Bound
 from esac_mpi.config.command_line import docstrings, values_of
@@ -91,8 +92,8 @@ def commands() -> Iterator[str]:
             command = import_module(f"esac_mpi.commands.{name}")
             yield f"({SCRIPT}-{name})=\n### {SCRIPT} {name}"
             yield from described(command.__doc__ or "")
-            if hasattr(command, "command_line"):
-                yield from options(f"{SCRIPT} {name}", command.command_line())
+            if name != "run":
+                yield from options(f"{SCRIPT} {name}", command_line(name))
 
 
 def described(text: str) -> Iterator[str]:

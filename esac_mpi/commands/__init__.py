@@ -4,8 +4,8 @@ May import: host, config, operators, envs, record, comm, play, learners, algorit
 policies, training, studies.
 Begin with: __main__.py.
 
-A command has its help as docstring, command_line(), and main(options), which yields what is printed
-or returns the exit code. What they are made of is in analysis/, policies/ and studies/.
+A command has its help as docstring, add_arguments(line), and main(options), which yields what is
+printed or returns the exit code. What they are made of is in analysis/, policies/ and studies/.
 """
 
 from pathlib import Path

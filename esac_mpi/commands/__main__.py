@@ -10,6 +10,7 @@
 import difflib
 import os
 import sys
+from argparse import ArgumentParser
 from importlib import import_module
 
 from esac_mpi.commands import GROUPS, NAMES, NOW, about
@@ -48,15 +49,25 @@ def refusal(words: list[str]) -> str:
     return f"{SCRIPT}: no command '{words[0]}'; {meant}"
 
 
+def command_line(name: str) -> ArgumentParser:
+    """Make a command's parser."""
+    command = import_module(f"esac_mpi.commands.{name}")
+    from esac_mpi.analysis.command import parser
+
+    line = parser(command.__doc__)
+    command.add_arguments(line)
+    return line
+
+
 @without_arguments()
 def call(name: str, arguments: list[str]) -> int:
     """Call a command, print what it yields; return its exit code."""
     command = import_module(f"esac_mpi.commands.{name}")
-    if not hasattr(command, "command_line"):  # the program reads its own
+    if name == "run":  # the program reads its own
         return command.main(arguments)
     from esac_mpi.analysis.command import print_all  # after commands that see to threads
 
-    found = command.main(command.command_line().parse_args(arguments))
+    found = command.main(command_line(name).parse_args(arguments))
     return found if isinstance(found, int) else print_all(found)
 
 

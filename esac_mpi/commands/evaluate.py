@@ -29,7 +29,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import parser, whole_number
+from esac_mpi.analysis.command import whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
@@ -90,9 +90,8 @@ def load_on_all(options: argparse.Namespace, world: Any) -> tuple[Policy, envs.E
     return policy, env
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add = line.add_argument
     add("policy", type=read_path, metavar="POLICY|RUN", help="policy.h5 or run directory")
     add("--episodes", type=whole, default=100, help="noise-free episodes (100)")
@@ -104,7 +103,6 @@ def command_line() -> argparse.ArgumentParser:
     text = "perturb every weight, each episode (0)"
     add("--weight-noise", type=float, default=0.0, metavar="SIGMA", help=text)
     add("--json", action="store_true", help="one JSON object, with every episode")
-    return line
 
 
 def main(options: argparse.Namespace) -> int:

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.data_files import data_folder
 from esac_mpi.host.paths import read_path
@@ -24,11 +23,10 @@ from esac_mpi.host.paths import read_path
 FOLDERS = ("configs", "jobs")
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line, here = parser(__doc__), "default: the current directory"
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
+    here = "default: the current directory"
     line.add_argument("place", nargs="?", type=read_path, default=Path(), metavar="DIR", help=here)
-    return line
 
 
 def main(options: argparse.Namespace) -> Iterator[Path]:

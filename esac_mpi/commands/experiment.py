@@ -27,7 +27,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.command import parser
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
@@ -104,10 +103,9 @@ def json_object(text: str) -> dict[str, Any]:
     return found
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    main = parser(__doc__)
-    actions = main.add_subparsers(dest="action", required=True, prog=main.prog)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
+    actions = line.add_subparsers(dest="action", required=True, prog=line.prog)
     actions.add_parser("list", help="the experiments")
     default = {"show": "", "run": "small", "draw": "small", "jobs": "paper"}
     for name, budget in default.items():
@@ -127,7 +125,6 @@ def command_line() -> argparse.ArgumentParser:
     add("--horizon", type=whole, default=0, help=text)
     text = "what the task is made with, an object"
     add("--kwargs", type=json_object, default={}, metavar="JSON", help=text)
-    return main
 
 
 def main(options: argparse.Namespace) -> Iterator[object]:

@@ -34,7 +34,7 @@ from pathlib import Path
 
 from esac_mpi import Policy
 from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import opened, out_path, parser, pause, print_all, refuse_unread
+from esac_mpi.analysis.command import opened, out_path, pause, print_all, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import read_path
@@ -43,9 +43,8 @@ from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, allowed, difference
 ACTS_OTHERWISE = 1  # exit code
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add = line.add_argument
     add("runs", nargs="+", type=read_path, metavar="RUN|POLICY", help="run directory, or policy.h5")
     text = "what to write, see above"
@@ -58,7 +57,6 @@ def command_line() -> argparse.ArgumentParser:
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
     add("--out", type=out_path, help=text)
-    return line
 
 
 def check(options: argparse.Namespace) -> None:

@@ -152,9 +152,8 @@ def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
     return draw_lines(found, options.field, y, title, options.seeds)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = command.parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), metavar="KIND", default="return")
     line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
@@ -174,4 +173,3 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--published", action="store_true", help=text)
     text = "default: learning_curve, or what is drawn; in the run if it is one"
     line.add_argument("--out", type=command.out_path, metavar="NAME", help=text)
-    return line

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import out_path, parser, refuse_unread, whole_number
+from esac_mpi.analysis.command import out_path, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
@@ -84,9 +84,8 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     whole.quantize(128).save(out, optimize=True)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add = line.add_argument
     add("policy", type=read_path, metavar="RUN|POLICY", help="run directory or policy.h5")
     text = "default: the task's own"
@@ -100,7 +99,6 @@ def command_line() -> argparse.ArgumentParser:
     add("--seed", type=whole_number, default=0, help=text)
     add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
     add("--out", type=out_path, help="picture; default: strip.png beside policy.h5")
-    return line
 
 
 def check(options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import out_path, parser, refuse_unread, write_text
+from esac_mpi.analysis.command import out_path, refuse_unread, write_text
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rows import Row, read_rows
@@ -89,9 +89,8 @@ def write_aggregate(options: argparse.Namespace) -> Iterator[object]:
     yield from write_text(head + aggregate_page.document(scores, options.of, wall), options.out)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     actions = line.add_subparsers(required=True, prog=line.prog)
     tables = actions.add_parser("table", help="Markdown tables and verdicts")
     together = actions.add_parser("aggregate", help="normalised scores over all tasks and seeds")
@@ -114,7 +113,6 @@ def command_line() -> argparse.ArgumentParser:
     add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)
     book, text = FOLDER / "random.toml", "returns of random actions"
     add("--random", type=read_path, default=book, metavar="FILE", help=text)
-    return line
 
 
 def main(options: argparse.Namespace) -> Iterator[object]:

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
-from esac_mpi.analysis.command import out_path, parser, write_text
+from esac_mpi.analysis.command import out_path, write_text
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
@@ -89,17 +89,16 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
         yield from report.table(found, options.top)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    main = parser(__doc__)
-    actions = main.add_subparsers(dest="action", required=True, prog=main.prog)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
+    actions = line.add_subparsers(dest="action", required=True, prog=line.prog)
     run = actions.add_parser("run", help="take trials until none is left")
     jobs = actions.add_parser("jobs", help="write the list of a job array")
     show = actions.add_parser("show", help="the trials, the best first")
     best = actions.add_parser("best", help="the best trial as a configuration")
     text = "the study's TOML file, or its directory"
-    for line in (run, jobs, show, best):
-        line.add_argument("study", type=read_path, metavar="STUDY", help=text)
+    for action in (run, jobs, show, best):
+        action.add_argument("study", type=read_path, metavar="STUDY", help=text)
     text = "where status.json says how this task ended, for jobs/"
     run.add_argument("--run-dir", type=read_path, metavar="DIR", help=text)
     text = "stop, saved, before so long [h]; 0: no limit"
@@ -108,7 +107,6 @@ def command_line() -> argparse.ArgumentParser:
     jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
     show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
     best.add_argument("--out", type=out_path, metavar="FILE", help="write it there")
-    return main
 
 
 def main(options: argparse.Namespace) -> int | Iterator[object]:

@@ -31,7 +31,7 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, open_readable, parser
+from esac_mpi.analysis.command import add_options, open_readable
 from esac_mpi.analysis.comparison import compare_runs
 from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.analysis.measures import resume_command, summary
@@ -65,9 +65,8 @@ def compare(runs: list[RunFiles]) -> int:
     return max(codes)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add_options(line, "runs", "--status")
     form = line.add_mutually_exclusive_group()
     text = "one JSON object a line, in the order given"
@@ -76,7 +75,6 @@ def command_line() -> argparse.ArgumentParser:
     form.add_argument("--resume", action="store_true", help=text)
     text = "what differs between the first run and each other one"
     form.add_argument("--compare", action="store_true", help=text)
-    return line
 
 
 def main(options: argparse.Namespace) -> int:

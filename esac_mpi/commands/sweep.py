@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import out_path, parser
+from esac_mpi.analysis.command import out_path
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import read_path
@@ -56,9 +56,8 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     yield f"here     xargs -L 1 -a {shlex.quote(str(options.out))} mpirun -n 2 python -m esac_mpi"
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add, folder = line.add_argument, Path("runs/sweep")
     text = "configuration files"
     add("--configs", nargs="+", type=read_path, default=[], metavar="TOML", help=text)
@@ -69,4 +68,3 @@ def command_line() -> argparse.ArgumentParser:
     add("--set", nargs="+", action="append", default=[], metavar=names, help="may be repeated")
     add("--root", type=read_path, default=folder, help="directory of the run directories")
     add("--out", type=out_path, default=folder / "jobs.txt", metavar="FILE", help="the list")
-    return line

@@ -104,9 +104,8 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     yield from command.write_text(render(rows, options.format, about), options.out)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = command.parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
     seconds = command.number_in(0, sys.float_info.max, "seconds")
@@ -118,4 +117,3 @@ def command_line() -> argparse.ArgumentParser:
     line.add_argument("--published", nargs="*", choices=PRINTED, help=text)
     line.add_argument("--format", choices=FORMATS, default="markdown")
     line.add_argument("--out", type=command.out_path, metavar="FILE", help="write it there")
-    return line

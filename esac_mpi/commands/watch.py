@@ -28,7 +28,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, parser, pause
+from esac_mpi.analysis.command import add_options, pause
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
@@ -62,14 +62,12 @@ def watch(followed: Followed, statuses: Collection[str], every: float, console: 
         console.show_cursor(True)
 
 
-def command_line() -> argparse.ArgumentParser:
-    """Return the command line."""
-    line = parser(__doc__)
+def add_arguments(line: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its line."""
     add_options(line, "runs", "--status")
     text = "time between looks at the files (default 5)"
     line.add_argument("--every", type=pause, default=5.0, metavar="SECONDS", help=text)
     line.add_argument("--once", action="store_true", help="print one view and end")
-    return line
 
 
 def main(options: argparse.Namespace) -> int:

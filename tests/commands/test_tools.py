@@ -14,6 +14,7 @@ from growing_runs import make
 
 from esac_mpi import record
 from esac_mpi.commands import NAMES
+from esac_mpi.commands.__main__ import command_line
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -33,8 +34,8 @@ def test_a_command_says_what_it_does(name, call):
     assert len(examples) == 3
     for line in examples:
         (words,) = re.findall(rf"esac-mpi {name}(.*?)(?:#|&&|$)", line)
-        assert command(name).command_line().parse_args(shlex.split(words))
-    known = {word for one in actions(command(name).command_line()) for word in one.option_strings}
+        assert command_line(name).parse_args(shlex.split(words))
+    known = {word for one in actions(command_line(name)) for word in one.option_strings}
     asked = " ".join(lines[: lines.index(header.splitlines()[0])])
     assert {*re.findall(r"--[a-z-]+", asked)} <= known
 

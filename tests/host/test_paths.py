@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from commands import actions, command
+from commands import actions
 from conftest import TINY_ES
 from in_process import started
 
 import esac_mpi
 from esac_mpi.commands import NAMES
+from esac_mpi.commands.__main__ import command_line
 from esac_mpi.config import Config, ConfigError, change, load
 from esac_mpi.host import paths
 from esac_mpi.record import Refused, Unreadable
@@ -89,8 +90,7 @@ def test_a_run_is_made_and_found_in_the_home_directory(home, call):
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"run"}))
 def test_every_path_of_a_command_is_read_so(name):
-    line = command(name).command_line()
-    assert Path not in [action.type for action in actions(line)]
+    assert Path not in [action.type for action in actions(command_line(name))]
 
 
 def test_a_study_may_lie_in_the_home_directory(home):
