@@ -32,10 +32,9 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments import design, running
-from esac_mpi.studies.experiments.jobs import jobs
 from esac_mpi.studies.experiments.plan import Planned
 from esac_mpi.studies.experiments.products import make_products
-from esac_mpi.studies.experiments.report import describe, list_experiments
+from esac_mpi.studies.experiments.report import describe, jobs, list_experiments
 
 
 def select_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> list[Planned]:

@@ -13,7 +13,7 @@ from toy_experiments import TOY, planned, write
 from esac_mpi.config import ALGORITHMS, Config, load
 from esac_mpi.config.run import Budget
 from esac_mpi.studies import job_lists
-from esac_mpi.studies.experiments import jobs, sweeps
+from esac_mpi.studies.experiments import report, sweeps
 from esac_mpi.studies.experiments.plan import Planned
 
 
@@ -133,8 +133,8 @@ def test_runs_are_jobs_by_their_ranks(tmp_path, call):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_job_has_one_rank_where_a_single_learner_plays(algorithm):
     run = Planned("", "", "", 0, 0, "", {}, Path(), Config(algorithm=algorithm))
-    assert jobs.ranks_of(run, 8) == (1 if algorithm in ("sac", "td3", "ddpg", "ppo") else 8)
-    assert jobs.ranks_of(replace(run, ranks=3), 8) == 3
+    assert report.ranks_of(run, 8) == (1 if algorithm in ("sac", "td3", "ddpg", "ppo") else 8)
+    assert report.ranks_of(replace(run, ranks=3), 8) == 3
 
 
 SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"

@@ -11,19 +11,13 @@ from esac_mpi.analysis.figures import Figure, add_title, wrapped_panels
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import quantities
-from esac_mpi.analysis.results import standings
 from esac_mpi.analysis.results.aggregate_page import describe_wall
 from esac_mpi.analysis.results.scores import Study
+from esac_mpi.analysis.results.standings import RETURNS
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, as_number
 from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.sensitivity import Panels, Point, sort_lines
 
-POLICIES = {BETTER: "better", **standings.POLICIES}
-WHOSE = {
-    BETTER: "the better of a run's policies",
-    "theta_es": "theta_es",
-    "learner": "the learner's policy",
-}
 FIELDS = {"training": "training_return", "updates": "gradient_updates"}
 MEASURES = {"final": "better", "mean": "fitness_mean"}
 NONE = np.zeros(0)
@@ -33,11 +27,11 @@ UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and name
 Standings = dict[str, dict[str, tuple[Estimate, np.ndarray]]]  # {panel: {variant: of its seeds}}
 
 
-def return_field(policy: str) -> str:
-    """Name the field of a policy's returns. Raises Unusable."""
-    if policy not in POLICIES:
-        raise Unusable(f"--policy {policy}: rows of results have {', '.join(POLICIES)}")
-    return POLICIES[policy]
+def returns_of(policy: str) -> tuple[str, str]:
+    """Return the field of a policy's returns, and whose they are. Raises Unusable."""
+    if policy not in RETURNS:
+        raise Unusable(f"--policy {policy}: rows of results have {', '.join(RETURNS)}")
+    return RETURNS[policy]
 
 
 def draw_curves(
@@ -50,13 +44,13 @@ def draw_curves(
     labels: Sequence[str] = (),
 ) -> Figure:
     """Draw return, training or updates: a panel for each task, a line for each variant."""
-    field = FIELDS.get(what) or return_field(policy)
+    returns, whose = returns_of(policy)
+    field = FIELDS.get(what, returns)
 
     def quantity(trace: Trace, axis: Axis) -> Curve:
         return trace.curve(WALL if axis in ("wall", ranks) else str(axis), field)
 
     name = next(iter(quantities(what)))
-    whose = WHOSE.get(policy, "")
     return plots.draw_curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
 
 
@@ -77,19 +71,18 @@ def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 
 
 def draw_last_returns(sections: Sections, policy: str = BETTER) -> Figure:
     """Draw the last returns: a panel a task, a row a variant, the best first. Raises Unusable."""
-    y = return_field(policy)
-    found = {
-        title: {
+    y, whose = returns_of(policy)
+    standing: Standings = {}
+    for title, labels in sections.items():
+        seeds = {
             label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
             for label, traces in labels.items()
-            if any(t.has(y) for t in traces)
         }
-        for title, labels in sections.items()
-    }
-    standing = {title: estimate_means(labels) for title, labels in found.items() if labels}
+        if there := {label: last for label, last in seeds.items() if last.size}:
+            standing[title] = estimate_means(there)
     if not standing:
-        raise Unusable(f"nothing to draw: no run has a return of {WHOSE[policy]}")
-    title = f"Last noise-free evaluation of {WHOSE[policy]}: each seed, their mean and its interval"
+        raise Unusable(f"nothing to draw: no run has a return of {whose}")
+    title = f"Last noise-free evaluation of {whose}: each seed, their mean and its interval"
     return draw_standings(standing, "episodic return", title)
 
 

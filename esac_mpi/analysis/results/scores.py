@@ -15,14 +15,14 @@ import dataclasses
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
 
-from esac_mpi.analysis.curves import last_before
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rows import Row, refuse_mixed, task_form
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, values
 from esac_mpi.host.invocation import call_of
 
 FIELD, AXIS = "better", WALL
@@ -112,8 +112,8 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
         runs = [trace for label in found.variants for trace in groups.get(label, [])]
         there = [run for run in runs if run.has(FIELD)]
         limit = wall.limit(there, FIELD) if there else wall.seconds
-        for run in runs:
-            if not has_score(run, limit):
+        for run, value in zip(runs, values(runs, AXIS, limit, FIELD), strict=True):
+            if np.isnan(value):
                 found.unfinished.append(run)
             elif run.ended_before(limit):
                 found.short.append(run)
@@ -145,14 +145,10 @@ def check_names(given: list[str], there: list[str]) -> None:
             )
 
 
-def has_score(run: Trace, limit: float) -> bool:
-    """Return whether a run was evaluated by then, and has come to the limit or to its own end."""
-    return bool(run.has_reached(limit) and np.isfinite(last_before(run.curve(AXIS, FIELD), limit)))
-
-
 def scores(runs: list[Trace], limit: float) -> np.ndarray:
     """Return the returns at the limit of the runs that have a score [seeds]."""
-    return np.array([chosen_return(run, limit) for run in runs if has_score(run, limit)])
+    there = np.isfinite(values(runs, AXIS, limit, FIELD))
+    return np.array([chosen_return(run, limit) for run in compress(runs, there)])
 
 
 def chosen_return(run: Trace, limit: float) -> float:

@@ -26,6 +26,7 @@ from esac_mpi.analysis.results.traces import (
     span,
     values,
 )
+from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.analysis.tables import format_cell as as_printed
 from esac_mpi.host.log import compact
@@ -42,7 +43,11 @@ MEASURES = {
         "mean fitness of the noisy population, mean over generations so far",
     ),
 }
-POLICIES = {"theta_es": "return_theta_es", "learner": "return_learner"}
+RETURNS = {  # of a policy: the field that has them, and whose they are
+    BETTER: ("better", "the better of a run's policies"),
+    "theta_es": ("return_theta_es", "theta_es"),
+    "learner": ("return_learner", "the learner's policy"),
+}
 NOTE = (
     "A cell is the interquartile mean over seeds (the mean, of fewer than four),"
     " [its 95 % bootstrap interval] and (every seed, - if it has none by then)."
@@ -110,12 +115,11 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
 
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
     """Yield (name, runs, field) of a task's lines: variants, and policies where there are two."""
+    own = {name: y for name, (y, _) in RETURNS.items() if name != BETTER}
     for label, traces in labels.items():
         yield label, traces, MEASURES[measure][0]
-        if measure == "return" and all(
-            any(trace.has(y) for trace in traces) for y in POLICIES.values()
-        ):
-            yield from ((f"{label}: {name}", traces, y) for name, y in POLICIES.items())
+        if measure == "return" and all(any(run.has(y) for run in traces) for y in own.values()):
+            yield from ((f"{label}: {name}", traces, y) for name, y in own.items())
 
 
 def task_table(
