@@ -142,10 +142,10 @@ def time_percent(run: RunFiles) -> dict[str, float]:
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
-    names = {part: f"timing/seconds_{part}" for part in PARTS}
-    found = {p: float(np.nansum(run.columns[n])) for p, n in names.items() if n in run.columns}
+    told = [part for part in PARTS if f"timing/seconds_{part}" in run.columns]
+    found = {part: float(seconds(run, part).sum()) for part in told}
     found["other"] = max(0.0, wall - sum(found.values()))
-    return {part: round(100 * seconds / wall, 1) for part, seconds in found.items()}
+    return {part: round(100 * spent / wall, 1) for part, spent in found.items()}
 
 
 def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:

@@ -55,18 +55,18 @@ def run(options: argparse.Namespace) -> Iterator[object]:
     runs = select_seeds(every, options.seeds, f"{found.id}, {options.budget}")
     folder = design.folder_of(found, options.budget, options.root)
     folder.mkdir(parents=True, exist_ok=True)
-    results, work = [], [run for run in runs if not running.is_done(run)]
+    ended, work = [], [run for run in runs if not running.is_done(run)]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
     with (
         running.collected_signals() as signals,
         closing(running.run_all(work, options.at_once, signals)) as ends,
     ):
-        for result in ends:
-            results.append(result)
-            print(f"[{len(runs) - len(work) + len(results)}/{len(runs)}] {result}", flush=True)
-    if signals or any(result.how == "stopped" for result in results):
+        for one in ends:
+            ended.append(one)
+            print(f"[{len(runs) - len(work) + len(ended)}/{len(runs)}] {one}", flush=True)
+    if signals or any(one.end == "stopped" for one in ended):
         raise Unusable("stopped; the same command goes on", Interrupted.code)
-    problems = [result.planned.run_dir.name for result in results if result.how == "failed"]
+    problems = [one.planned.run_dir.name for one in ended if one.end == "failed"]
     problems += yield from make_products(found, every, folder, options.budget)
     if problems:
         raise Unusable(f"failed: {', '.join(problems)}", 1)

@@ -163,7 +163,7 @@ def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
     if status:
         finished(one.run_dir, one.config, status=status)
     going = running.Going(one, Namespace(returncode=code), 0.0, interrupted=interrupted)
-    assert running.outcome(going).how == how
+    assert going.end == how
 
 
 def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
     begun, begin = [], running.begin
     monkeypatch.setattr(running, "begin", lambda *run: begun.append(begin(*run)) or begun[-1])
     results = running.run_all([ending, lasting], 2, [])
-    assert (next(results).how, begun[1].process.poll()) == ("failed", None)
+    assert (next(results).end, begun[1].process.poll()) == ("failed", None)
     results.close()
     assert begun[1].process.poll() == -signal.SIGTERM
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
@@ -35,7 +36,7 @@ POLL = 0.1  # [s]
 
 @dataclass
 class Going:
-    """A run in progress."""
+    """A run in progress, or just ended."""
 
     planned: Planned
     process: subprocess.Popen[bytes]
@@ -47,23 +48,24 @@ class Going:
         self.interrupted = True
         self.process.send_signal(signal.SIGUSR1 if self.planned.ranks > 1 else signal.SIGTERM)
 
-
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended: done, stopped or failed."""
-
-    planned: Planned
-    how: str
-    code: int
-    seconds: float  # it went on for, this time
+    @cached_property
+    def end(self) -> str:
+        """How it ended: done by its files, as launchers garble exit codes, stopped or failed."""
+        if is_done(self.planned):
+            return "done"
+        if self.interrupted or self.process.returncode == Interrupted.code:
+            return "stopped"
+        return "failed"
 
     def __str__(self) -> str:
-        run = open_files(self.planned)
+        run, name = open_files(self.planned), self.planned.run_dir.name
         at = f", generation {run.generation}" if run else ""
         best = run.status.get("best_return") if run else None
         reached = f", best return {best:,.6g}" if best is not None else ""
-        log = f"; exit code {self.code}, see {log_of(self.planned)}" if self.how == "failed" else ""
-        return f"{self.planned.run_dir.name}: {self.how}{at}, {self.seconds:.0f} s{reached}{log}"
+        said = f"{name}: {self.end}{at}, {time.monotonic() - self.start:.0f} s{reached}"
+        if self.end == "failed":
+            said += f"; exit code {self.process.returncode}, see {log_of(self.planned)}"
+        return said
 
 
 def open_files(planned: Planned) -> RunFiles | None:
@@ -134,18 +136,6 @@ def begin(planned: Planned) -> Going:
     return Going(planned, process, time.monotonic())
 
 
-def outcome(going: Going) -> Ended:
-    """Say how a run ended: by its files if it is done, as launchers garble exit codes."""
-    code = going.process.returncode
-    if is_done(going.planned):
-        how = "done"
-    elif going.interrupted or code == Interrupted.code:
-        how = "stopped"
-    else:
-        how = "failed"
-    return Ended(going.planned, how, code, time.monotonic() - going.start)
-
-
 @contextmanager
 def collected_signals() -> Iterator[list[int]]:
     """Collect the signals that ask us to stop in a list; under nohup SIGHUP is not one."""
@@ -161,7 +151,7 @@ def collected_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def run_all(work: list[Planned], at_once: int, signals: list[int]) -> Generator[Ended, None, None]:
+def run_all(work: list[Planned], at_once: int, signals: list[int]) -> Generator[Going, None, None]:
     """Run what is to be run; yield each as it ends.
 
     Every signal is passed on, as SIGTERM or, to a launcher, SIGUSR1: all that go on save
@@ -177,7 +167,7 @@ def run_all(work: list[Planned], at_once: int, signals: list[int]) -> Generator[
             for one in list(going):
                 if one.process.poll() is not None:
                     going.remove(one)
-                    yield outcome(one)
+                    yield one
     finally:
         for one in going:
             one.stop()
