@@ -53,19 +53,19 @@ def evaluations(run: RunFiles, policy: str) -> tuple[np.ndarray, np.ndarray]:
 
 def evaluated(run: RunFiles, policy: str = BETTER) -> tuple[np.ndarray, np.ndarray]:
     """List (generations [m], mean returns [m]) of one policy, or of the better one each time."""
-    return best_of(run, candidates(policies(run)) if policy == BETTER else [policy])
+    found = best_of(run, candidates(policies(run)) if policy == BETTER else [policy])
+    return np.array([*found], int), np.array([*found.values()], float)
 
 
-def best_of(run: RunFiles, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (generations [m], mean returns [m]) of the best of some policies, where evaluated."""
+def best_of(run: RunFiles, names: Iterable[str]) -> dict[int, float]:
+    """Return {generation: mean return} of the best of some policies, where evaluated."""
     found: dict[int, float] = {}
     for name in names:
         when, every = evaluations(run, name)
         for generation, returns in zip(when.tolist(), every, strict=True):
             if np.isfinite(returns).all():
                 found[generation] = max(found.get(generation, -np.inf), float(returns.mean()))
-    generations = np.array(sorted(found), int)
-    return generations, np.array([found[g] for g in generations.tolist()])
+    return dict(sorted(found.items()))
 
 
 def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:

@@ -250,4 +250,4 @@ def test_its_clock_on_the_rank_that_it_had_is_its_time(straight):
     assert counted == pytest.approx(one, rel=0.2)
     assert four < one
     (text,) = grid.format_cells(run, np.array([run.generation - 1]))
-    assert grid.time_on(grid.parse_cell(text), 4) == pytest.approx(four, rel=1e-3)
+    assert grid.time_on(text, 4, "a row") == pytest.approx(four, rel=1e-3)

@@ -288,10 +288,3 @@ def test_experiments_of_other_settings_are_no_seeds_of_one():
     with pytest.raises(Unusable, match="A-v0, ES: rows of other settings"):
         merge_experiments([one, made("y", 1, "bbbbbbbb")])
     assert len(merge_experiments([one, made("y", 1, "aaaaaaaa")])) == 2
-
-
-@pytest.mark.parametrize("clock", ["inf 3 2", "own nan"])
-def test_a_clock_without_its_own_time_or_of_no_number_is_damaged(clock):
-    (row,) = history("ES", 0, [(10, 1, 1.0, None)])
-    with pytest.raises(Unusable, match="its clock is"):
-        traces.clock_of(dataclasses.replace(row, clock=clock))

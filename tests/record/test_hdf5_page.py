@@ -258,5 +258,5 @@ def test_the_clock_of_every_algorithm_adds_up(fresh, name):
     assert 0 < generation_ends(run, 8)[-1] < one[-1] + 0.005
     updates = run.columns["metrics/gradient_updates"][-1]
     assert (updates > 0) == (name not in ("es", "cem"))
-    texts = map(grid.parse_cell, grid.format_cells(run, np.arange(run.generation)))
-    assert [grid.time_on(text, 1) for text in texts] == pytest.approx(one.tolist(), rel=1e-3)
+    texts = grid.format_cells(run, np.arange(run.generation))
+    assert [grid.time_on(text, 1, "a row") for text in texts] == pytest.approx(list(one), rel=1e-3)

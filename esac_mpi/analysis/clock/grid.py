@@ -9,7 +9,7 @@ written once. Cells of before may have further learners after a semicolon, which
 import numpy as np
 
 from esac_mpi.analysis.clock.recorded import make_clock
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.record import RunFiles
 
@@ -35,20 +35,23 @@ def format_cell(seconds: np.ndarray) -> str:
     return " ".join([OWN, *words])
 
 
-def parse_cell(cell: str) -> np.ndarray:
-    """Read the times of a cell [ranks] [s]. Raises ValueError."""
-    name, *words = cell.partition(";")[0].split() or [""]
-    values = np.array(words, float)
-    if name != OWN or not 0 < values.size <= len(RANKS) or not np.isfinite(values).all():
-        raise ValueError(cell)
-    return np.pad(values, (0, len(RANKS) - values.size), mode="edge")
-
-
-def time_on(seconds: np.ndarray, ranks: int) -> float:
-    """Look up the time on so many ranks in a cell's [s]. Raises Unusable where it has none."""
+def time_on(cell: str, ranks: int, name: str) -> float:
+    """Look up the time on so many ranks in a cell [s]; name: of its row. Raises Unusable."""
+    if not cell:
+        raise Unusable(
+            f"{name}: no clock on other ranks is recorded;"
+            " make its rows anew from the run: experiment draw"
+        )
+    learner, *words = cell.partition(";")[0].split() or [""]
+    try:
+        seconds = [float(word) for word in words]
+    except ValueError:
+        seconds = []
+    if learner != OWN or not 0 < len(seconds) <= len(RANKS) or not np.isfinite(seconds).all():
+        raise Unusable(f"{name}: its clock is {cell!r}, not seconds on ranks", DAMAGED)
     if ranks not in RANKS:
         raise Unusable(
             f"--ranks {ranks}: rows of results have the clock of 1, 2, 4 .. {RANKS[-1]:,} ranks;"
             " plot and table compute any, of run directories"
         )
-    return float(seconds[RANKS.index(ranks)])
+    return seconds[min(RANKS.index(ranks), len(seconds) - 1)]

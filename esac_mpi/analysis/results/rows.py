@@ -114,11 +114,6 @@ def task_form(task: str, changed: str) -> str:
     return f"{task}, {changed}" if changed else task
 
 
-def returns(run: RunFiles, names: list[str]) -> dict[int, float]:
-    """Return the mean return of the best of some policies by generation."""
-    return dict(zip(*map(np.ndarray.tolist, best_of(run, names)), strict=True))
-
-
 def running_mean(values: np.ndarray) -> np.ndarray:
     """Average the finite values up to each place, nan before the first."""
     finite = np.isfinite(values)
@@ -179,8 +174,8 @@ def rows_of(
     nominal = column(run, "metrics/nominal_steps")
     updates = column(run, "metrics/gradient_updates")
     steps, wall = position(run, "env_steps"), position(run, "wall")
-    own = returns(run, [OWN_COLUMN])
-    learners = returns(run, [name for name in candidates(policies(run)) if name != OWN_COLUMN])
+    own = best_of(run, [OWN_COLUMN])
+    learners = best_of(run, [name for name in candidates(policies(run)) if name != OWN_COLUMN])
     found = []
     for i, clock in zip(kept.tolist(), grid.format_cells(run, kept), strict=True):
         generation, n, first = int(generations[i]), int(episodes[i]), i == kept[0]

@@ -99,12 +99,12 @@ def iqm_all(seeds: np.ndarray) -> float:
 
 def cell(seeds: np.ndarray, bold: bool = False) -> str:
     """Format a cell: statistic, and of two seeds or more its interval and every seed."""
-    seen = seeds[np.isfinite(seeds)]
+    seen, value = seeds[np.isfinite(seeds)], statistic(seeds)
     if not len(seen):
         return "-"
     spread = float(seen.std(ddof=1)) if len(seen) > 1 else np.nan
-    form = ",.0f" if (seen == seen.round()).all() else f",.{digits(Cell(statistic(seen), spread))}f"
-    found = f"**{statistic(seen):{form}}**" if bold else f"{statistic(seen):{form}}"
+    form = ",.0f" if (seen == seen.round()).all() else f",.{digits(Cell(value, spread))}f"
+    found = f"**{value:{form}}**" if bold else f"{value:{form}}"
     if len(seen) > 1:
         found += " [{}, {}]".format(*(f"{float(end):{form}}" for end in interval([seen])))
     if len(seeds) == 1:

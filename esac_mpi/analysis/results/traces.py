@@ -10,7 +10,7 @@ import numpy as np
 from esac_mpi.analysis.clock import describe_ranks, grid
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import DAMAGED, Unusable, format_range
+from esac_mpi.analysis.messages import format_range
 from esac_mpi.analysis.names import sort_key
 from esac_mpi.analysis.results.rows import Row
 
@@ -57,23 +57,12 @@ Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 def on_ranks(rows: Iterable[Row], ranks: int) -> list[Row]:
     """Set wall times to when the rows would have stood on so many ranks. Raises Unusable."""
-    return [dataclasses.replace(r, wall_seconds=grid.time_on(clock_of(r), ranks)) for r in rows]
 
+    def there(row: Row) -> Row:
+        seconds = grid.time_on(row.clock, ranks, f"{row.name}, generation {row.generation}")
+        return dataclasses.replace(row, wall_seconds=seconds)
 
-def clock_of(row: Row) -> np.ndarray:
-    """Read a row's times on each of grid.RANKS [s]. Raises Unusable."""
-    name = f"{row.name}, generation {row.generation}"
-    if not row.clock:
-        raise Unusable(
-            f"{name}: no clock on other ranks is recorded;"
-            " make its rows anew from the run: experiment draw"
-        )
-    try:
-        return grid.parse_cell(row.clock)
-    except ValueError as error:
-        raise Unusable(
-            f"{name}: its clock is {row.clock!r}, not seconds on ranks", DAMAGED
-        ) from error
+    return list(map(there, rows))
 
 
 def sections(rows: Iterable[Row]) -> Sections:
