@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 from commands import begun, tool
-from conftest import environment, run
-from toy_experiments import TOY, a_run, configured, finished, planned, write
+from conftest import CORRECTED, environment, run
+from toy_experiments import TOY, finished, planned, write
 from whole_runs import wait_for
 
 from esac_mpi.analysis.messages import Unusable
@@ -19,6 +19,14 @@ from esac_mpi.record import Run
 from esac_mpi.studies.experiments import design, products, running
 
 pytestmark = pytest.mark.slow
+
+
+def configured(**values):
+    return amend(Config(), CORRECTED | values)
+
+
+def a_run(tmp_path, config, ranks=0, name="run"):
+    return design.Planned("t", "v", "", config.seed, ranks, "", {}, tmp_path / name, config)
 
 
 def done_in(folder):
@@ -206,7 +214,7 @@ def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):
 
 
 def test_products_are_made_once_or_for_each_task_or_run(tmp_path):
-    runs = [a_run(tmp_path, configured(task__id=f"{name.upper()}-v0"), name=name) for name in "ab"]
+    runs = [a_run(tmp_path, configured(**{"task.id": f"{n.upper()}-v0"}), name=n) for n in "ab"]
     runs = [replace(run, task=run.run_dir.name) for run in runs]
     csv, a, b = (str(tmp_path / name) for name in ("results.csv", "a", "b"))
 

@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from conftest import CORRECTED
 from run_files import leave
 
-from esac_mpi.config import Config, amend
 from esac_mpi.studies.experiments import design
 
 TOY = """
@@ -38,16 +36,6 @@ def write(path, text=TOY):
 
 def planned(path, text=TOY, budget="smoke", root=Path("runs")):
     return design.runs(design.experiment(write(path, text)), budget, root)
-
-
-def configured(**values):
-    return amend(
-        Config(), CORRECTED | {name.replace("__", "."): value for name, value in values.items()}
-    )
-
-
-def a_run(tmp_path, config, ranks=0, name="run"):
-    return design.Planned("t", "v", "", config.seed, ranks, "", {}, tmp_path / name, config)
 
 
 def finished(path, config, wall=30.0, status="complete", ranks=1):
