@@ -17,8 +17,8 @@ from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
-# not what an algorithm learns with
-APART = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
+# settings that decide nothing of what a run learns
+IRRELEVANT = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
 PRESET, START, KWARGS = "esac.preset", "start_from", "task.kwargs"
 
@@ -31,7 +31,7 @@ def settings(run: RunFiles) -> dict[str, Any]:
     found = {
         name: value
         for name, value in read.items()
-        if name not in idle and not {name, name.split(".")[0]} & APART
+        if name not in idle and not {name, name.split(".")[0]} & IRRELEVANT
     }
     kwargs = unfold(KWARGS, found.pop(KWARGS))
     return {**found, START: source_of(run), **kwargs}
