@@ -66,10 +66,8 @@ def run(options: argparse.Namespace) -> Iterator[object]:
             print(f"[{len(runs) - len(work) + len(ended)}/{len(runs)}] {one}", flush=True)
     if signals or any(one.end == "stopped" for one in ended):
         raise Unusable("stopped; the same command goes on", Interrupted.code)
-    problems = [one.planned.run_dir.name for one in ended if one.end == "failed"]
-    problems += yield from make_products(found, every, folder, options.budget)
-    if problems:
-        raise Unusable(f"failed: {', '.join(problems)}", 1)
+    failed = [one.planned.run_dir.name for one in ended if one.end == "failed"]
+    yield from make_products(found, every, folder, options.budget, failed)
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
@@ -77,9 +75,7 @@ def draw(options: argparse.Namespace) -> Iterator[object]:
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
     folder = design.folder_of(found, options.budget, options.root)
-    failed = yield from make_products(found, runs, folder, options.budget)
-    if failed:
-        raise Unusable(f"failed: {', '.join(failed)}", 1)
+    yield from make_products(found, runs, folder, options.budget)
 
 
 def measure_random(options: argparse.Namespace) -> Iterator[object]:

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -13,11 +13,12 @@ from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 
 def make_products(
-    found: Experiment, runs: list[Planned], folder: Path, budget: str
-) -> Generator[object, None, list[str]]:
-    """Write results.csv and the products; yield the files, return the products that failed.
+    found: Experiment, runs: list[Planned], folder: Path, budget: str, failed: Iterable[str] = ()
+) -> Iterator[object]:
+    """Write results.csv and the products; yield the files.
 
-    Raises Unusable where there is no run to make them from, or one of other settings.
+    Raises Unusable where there is no run to make them from, or one of other settings; at the end
+    for products that failed, and for the runs that had: failed.
     """
     opened = [(run, running.open_files(run), running.is_done(run)) for run in runs]
     there = [
@@ -32,7 +33,7 @@ def make_products(
             f"not finished: {shorten(unfinished)}; all are compared at what these have reached; "
             "at a named time they are left out"
         )
-    csv, failed = folder / "results.csv", list[str]()
+    csv, problems = folder / "results.csv", [*failed]
     each = (
         rows.rows_of(run, found.id, budget, planned.label, planned.value, done, found.points)
         for planned, run, done in there
@@ -44,10 +45,11 @@ def make_products(
             done = subprocess.run(line, capture_output=True, text=True, check=False)
             print(done.stderr, end="", file=sys.stderr)
             if done.returncode:
-                failed.append(out.name)
+                problems.append(out.name)
             else:
                 yield done.stdout.rstrip() if str(out) in done.stdout else f"{done.stdout}{out}"
-    return failed
+    if problems:
+        raise Unusable(f"failed: {', '.join(problems)}", 1)
 
 
 def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Path, list[str]]]:
