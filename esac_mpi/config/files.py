@@ -16,7 +16,7 @@ from esac_mpi.config.renamed import refuse_former, renew, renew_name
 from esac_mpi.config.whole import INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import CONFIG, is_run
+from esac_mpi.host.run_directory import CONFIG, is_run, regular
 
 SAID = "said"  # the key of a run's own file that names what a person said
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
@@ -100,7 +100,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         if Path(path).is_dir() or Path(path).suffix == ".h5":
             raise ConfigError(no_file(str(path)))
         # editors of Windows begin a file with a mark
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig", opener=regular) as file:
+            text = file.read()
         if not text.strip():  # as a copy that failed leaves it; comments alone are a file
             raise ConfigError(f"{path}: empty; name another file, or none for the defaults")
         table = tomllib.loads(text)

@@ -4,6 +4,7 @@ Only rank 0 speaks, except for warnings, which name their rank and host. A close
 never ends a run.
 """
 
+import errno
 import logging
 import math
 import sys
@@ -118,6 +119,8 @@ class _Console(logging.Handler):
 
 class _File(logging.FileHandler):
     def __init__(self, path: Path, rank: int, host: str) -> None:
+        if path.is_fifo():  # which opens once somebody reads it
+            raise OSError(errno.EINVAL, "a pipe, not a file")
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
         self.setFormatter(_Formatter(rank, host, "%(asctime)s %(message)s"))
 

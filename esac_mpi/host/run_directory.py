@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import re
+import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,14 @@ def is_there(path: Path) -> bool:
     except OSError as error:
         return error.errno not in (errno.ENOENT, errno.ENOTDIR)
     return True
+
+
+def regular(path: str, flags: int) -> int:
+    """Open a file, as open()'s `opener`; what may have no end, as a pipe, is an OSError."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # open() says of a directory that it is
+        raise OSError(errno.EINVAL, "a pipe or a device, not a file", path)
+    return os.open(path, flags)
 
 
 def next_aside(path: Path) -> Path:

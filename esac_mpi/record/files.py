@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from esac_mpi.host.errors import OtherSchema, Unreadable, Unsaved, translate_error
+from esac_mpi.host.run_directory import regular
 
 SCHEMA = 3  # version of what the files hold
 # those of a policy with either, which versions that do not know it so refuse
@@ -98,7 +99,7 @@ def store(path: Path, made: Image, previous: bool = False) -> int:
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Read a published file's arrays, but for virtual ones, and attributes. Raises Unreadable."""
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=regular) as stream:
             verify(path, stream)
             with open_file(path, stream) as file:
                 return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
@@ -201,10 +202,10 @@ def header(path: Path, stream: BinaryIO) -> Header:
     """Read the user block of a whole file. Raises Unreadable; OtherSchema for another version."""
     block = stream.read(USER_BLOCK)
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
+    there = os.fstat(stream.fileno()).st_size
     if found is None:
-        length = len(block) + len(stream.read())
         raise Unreadable(
-            f"{path}: not a file of esac_mpi, or its first bytes are damaged ({length:,} bytes)"
+            f"{path}: not a file of esac_mpi, or its first bytes are damaged ({there:,} bytes)"
         )
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
@@ -214,16 +215,15 @@ def header(path: Path, stream: BinaryIO) -> Header:
             f"{path}: schema {schema}, written by another version of esac_mpi; this one reads "
             f"schemas {SCHEMA} to {NEWEST}"
         )
-    there = os.fstat(stream.fileno()).st_size - USER_BLOCK
-    if there != size:
-        raise Unreadable(f"{path}: truncated: {there:,} of {size:,} bytes")
+    if there != size + USER_BLOCK:
+        raise Unreadable(f"{path}: truncated: {there - USER_BLOCK:,} of {size:,} bytes")
     return Header(schema, size, sha256)
 
 
 def check(path: Path, sha256: str = "") -> None:
     """Raise Unreadable unless a file is there, whole by header and size, and of this sha256."""
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=regular) as stream:
             found = header(path, stream)
     except OSError as error:
         raise translate_error(path, error) from error

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.host.errors import Unreadable, translate_error
+from esac_mpi.host.run_directory import regular
 from esac_mpi.record import files
 from esac_mpi.record.files import TAIL, Arrays, Image, Joined, nest, select_group
 from esac_mpi.record.rows import Rows
@@ -71,7 +72,7 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
     """Read a segment's columns, verified when this process first reads it. Raises Unreadable."""
     path = run / segment.name
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=regular) as stream:
             about = path.stat()
             _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
             with files.open_file(path, stream) as file:
@@ -83,7 +84,7 @@ def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
 
 @lru_cache(maxsize=10_000)
 def _verify(path: Path, sha256: str, _about: tuple[int, int, int]) -> None:
-    with path.open("rb") as stream:
+    with open(path, "rb", opener=regular) as stream:
         if files.verify(path, stream).sha256 != sha256:
             raise Unreadable(f"{path}: not the file that was named")
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Refused, Unsaved
-from esac_mpi.host.run_directory import LOCK
+from esac_mpi.host.run_directory import LOCK, regular
 from esac_mpi.record.files import Image, store
 
 BEAT = 30.0  # time between two touches by the holder [s]
@@ -194,7 +194,7 @@ def is_free(path: Path) -> bool:
     Nothing is waited for or written.
     """
     try:
-        with open(path / LOCK, "rb") as file:
+        with open(path / LOCK, "rb", opener=regular) as file:
             return not is_held(file.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False

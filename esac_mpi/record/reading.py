@@ -29,6 +29,7 @@ from esac_mpi.host.run_directory import (
     PREVIOUS,
     is_run,
     is_there,
+    regular,
 )
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
@@ -60,7 +61,7 @@ class Columns(Mapping[str, np.ndarray]):
         self._header = Header(files.SCHEMA, 0, "")
         self._read: Arrays = {}
         if source is not None:
-            with source.open("rb") as stream:
+            with open(source, "rb", opener=regular) as stream:
                 self._header = files.verify(source, stream)
                 with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
@@ -108,7 +109,7 @@ class Columns(Mapping[str, np.ndarray]):
         if not names or self.source is None:
             return {}
         try:
-            with self.source.open("rb") as stream:
+            with open(self.source, "rb", opener=regular) as stream:
                 closed = self._current(stream, names)
                 tail = f"{TAIL}/" if closed else ""
                 with files.open_file(self.source, stream) as file:

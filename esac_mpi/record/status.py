@@ -11,7 +11,7 @@ from typing import Any
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Unsaved
-from esac_mpi.host.run_directory import LOCK, STATUS
+from esac_mpi.host.run_directory import LOCK, STATUS, regular
 from esac_mpi.host.streams import as_json
 from esac_mpi.record.files import replace
 
@@ -24,7 +24,8 @@ def read_status(path: Path, again: bool = False) -> dict[str, Any]:
     again: whether what is wrong with it was said before.
     """
     try:
-        text = (path / STATUS).read_text(encoding="utf-8")
+        with open(path / STATUS, encoding="utf-8", opener=regular) as file:
+            text = file.read()
         status = json.loads(text) if text.strip() else None
         if isinstance(status, dict) and isinstance(status.get("status", ""), str):
             return status

@@ -225,3 +225,11 @@ def test_a_log_without_room_is_no_error():
     with log.preserve_log():
         log.logger.addHandler(Full())
     assert (log.logger.handlers[:], log.logger.propagate) == before
+
+
+def test_a_pipe_in_place_of_the_log_is_let_be(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with log.preserve_log():
+        before = log.logger.handlers[:]
+        log.append_to(tmp_path / "pipe", 0, "host")
+        assert log.logger.handlers == before

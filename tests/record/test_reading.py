@@ -1,6 +1,7 @@
 """Runs read for analysis: in progress, killed, copied, older, damaged."""
 
 import fcntl
+import os
 import shutil
 import sys
 
@@ -11,7 +12,7 @@ from read_runs import damage, make
 from short_runs import elsewhere
 
 from esac_mpi import record
-from esac_mpi.config import Config, amend
+from esac_mpi.config import Config, ConfigError, amend, read_toml
 from esac_mpi.record import Refused, Run, Unreadable
 
 
@@ -139,6 +140,31 @@ def test_a_read_only_copy_is_read_without_a_trace(tmp_path):
     assert (run.state, run.newest().generation) == ("requeue", 3)
     assert before == sorted((file.name, file.stat().st_mtime_ns) for file in path.iterdir())
     path.chmod(0o755)
+
+
+PIPES = ["run.lock", "metrics.h5", "checkpoint.h5", "policy.h5", "config.toml", "status.json"]
+
+
+@pytest.mark.parametrize("kind", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("name", PIPES)
+def test_what_may_have_no_end_is_not_read(tmp_path, kind, name):
+    """A pipe or a device in place of a file: all else is read as without it."""
+    run = make(tmp_path)
+    run.checkpoint(3, {"theta_es": np.ones(3, np.float32)}, {})  # beside the previous one
+    run.close()
+    file = tmp_path / name
+    file.unlink(missing_ok=True)
+    kind(file)
+    run = Run.open(tmp_path)
+    assert len(run.history) == run.newest().generation == 3
+    assert run.state == ("dead" if name == "status.json" else "requeue")
+    assert run.columns.source.name == ("checkpoint.h5" if name == "metrics.h5" else "metrics.h5")
+    if name == "policy.h5":
+        with pytest.raises(Unreadable, match=r"policy\.h5: a pipe or a device, not a file"):
+            run.policy  # noqa: B018
+    if name == "config.toml":
+        with pytest.raises(ConfigError, match=r"config\.toml: a pipe or a device, not a file"):
+            read_toml(file)
 
 
 LOCKED = """
