@@ -186,13 +186,17 @@ def _listed(file: Any) -> tuple[list[Closed], dict[str, tuple[int, ...]]]:
 class RunFiles:
     """A run as its files show it.
 
-    path: its directory. status: what status.json has. config: its settings. columns: its history.
+    path: its directory, as given; another current directory later is no other run. status: what
+    status.json has. config: its settings. columns: its history.
     """
 
     path: Path
     status: dict[str, Any]
     config: Config
     columns: Columns
+
+    def __post_init__(self) -> None:
+        self._place = Path(os.path.abspath(self.path))
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -220,10 +224,10 @@ class RunFiles:
             return status
         writer = self.status.get("host"), self.status.get("pid")
         # of this process: closing run.lock would drop its lock
-        if writer == (socket.gethostname(), os.getpid()) or not lock.is_free(self.path):
+        if writer == (socket.gethostname(), os.getpid()) or not lock.is_free(self._place):
             return status
         # it may have ended since it was opened, and said so
-        last = read_status(self.path, again=True).get("status", status)
+        last = read_status(self._place, again=True).get("status", status)
         return "dead" if last == "running" else last
 
     @cached_property
@@ -258,12 +262,13 @@ class RunFiles:
 
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint, None for none. Raises Refused, Unreadable."""
-        return checkpoints.newest(self.path)
+        return checkpoints.newest(self._place)
 
     @property
     def policy(self) -> tuple[Arrays, dict[str, Any]] | None:
         """The arrays and attributes of policy.h5, None before an evaluation. Raises Unreadable."""
-        return files.read(self.path / POLICY) if (self.path / POLICY).exists() else None
+        file = self._place / POLICY
+        return files.read(file) if file.exists() else None
 
 
 def open_run(place: str | os.PathLike[str]) -> RunFiles:
@@ -275,7 +280,7 @@ def open_run(place: str | os.PathLike[str]) -> RunFiles:
         raise Unreadable(f"{path}: {error.strerror}") from error
     if not there:
         raise Refused(f"{path}: {_no_run(path)}")
-    columns = _newest(path)
+    columns = _newest(Path(os.path.abspath(path)))
     if columns.source is None:
         config = amend(Config(), read_toml(path / CONFIG))
     else:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import pickle
 import shutil
 import sys
 
@@ -165,6 +166,18 @@ def test_what_may_have_no_end_is_not_read(tmp_path, kind, name):
     if name == "config.toml":
         with pytest.raises(ConfigError, match=r"config\.toml: a pipe or a device, not a file"):
             read_toml(file)
+
+
+def test_an_open_run_is_the_same_after_a_change_of_directory(tmp_path, monkeypatch):
+    """Also where another run has that name in the new one."""
+    for place in ("one", "other"):
+        make(tmp_path / place / "run", generations=3 + len(place) % 2).close()
+    monkeypatch.chdir(tmp_path / "one")
+    run, sent = Run.open("run"), pickle.dumps(Run.open("run"))
+    monkeypatch.chdir(tmp_path / "other")
+    for opened in (run, pickle.loads(sent)):
+        assert len(opened.members("fitness")) == len(opened.history) == 4
+        assert opened.newest().generation == 4
 
 
 LOCKED = """
