@@ -102,7 +102,7 @@ class GymnasiumEnv(Stepped):
             self._warnings = warning_counts(data)
         try:
             flat = self._flat(observation)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TaskError(f"{self.id}: reset answers no array of its space: {error}") from error
         return check_finite(self, "observation", flat)
 
@@ -139,16 +139,18 @@ class GymnasiumEnv(Stepped):
         try:
             truths = type(terminated) in TRUTHS and type(truncated) in TRUTHS  # sooner than values
             truths = truths or (terminated in (False, True) and truncated in (False, True))
-            if not truths or isinstance(reward, str | bytes):
+            if not truths or isinstance(reward, str | bytes) or _is_partial(reward):
                 raise TypeError(f"the last three are {reward!r}, {terminated!r}, {truncated!r}")
             return self._flat(observation), float(reward), bool(terminated), bool(truncated)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TaskError(
                 f"{self.id}: a step must answer an array of numbers, one number, and twice True or "
                 f"False: observation, reward, terminated and truncated; {error}"
             ) from error
 
     def _flat(self, observation: Any) -> np.ndarray:
+        if _is_partial(observation):
+            raise TypeError(f"the observation has complex or masked numbers: {observation!r:.80}")
         # a copy: an environment may return its own buffer
         seen = np.array(observation, np.float32).reshape(-1)
         if seen.size != (space := self.observation_size):
@@ -162,6 +164,12 @@ class GymnasiumEnv(Stepped):
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
         return clip_to_own(self, native, self._own_bounds)
+
+
+def _is_partial(numbers: Any) -> bool:
+    """Whether a conversion would take a part of these: not what is imaginary, nor the mask."""
+    kind = getattr(getattr(numbers, "dtype", None), "kind", "")
+    return kind == "c" or np.ma.is_masked(numbers)
 
 
 def _import_module(id: str) -> None:

@@ -1,5 +1,6 @@
 """Tasks that cannot be trained on, and those that an algorithm cannot: one sentence each."""
 
+import re
 import sys
 
 import gymnasium
@@ -168,6 +169,7 @@ class Odd(own_envs.Walk):
 
 gymnasium.register("Odd-v0", entry_point=Odd, max_episode_steps=30)
 ODD = [{"reward": np.ones(2)}, {"reward": None}, {"terminated": np.ones(2)}]
+ODD += [{"reward": 10**400}, {"observation": [10**400] * 3}]
 ODD += [{"terminated": np.nan}, {"terminated": "False"}, {"truncated": None}, {"truncated": {}}]
 
 
@@ -175,6 +177,17 @@ ODD += [{"terminated": np.nan}, {"terminated": "False"}, {"truncated": None}, {"
 def test_an_answer_of_another_kind_is_refused(odd):
     with pytest.raises(TaskError, match="Odd-v0: a step must answer an array of numbers"):
         probe.probe(make("Odd-v0", kwargs=odd))
+
+
+@pytest.mark.parametrize("part", [np.ones(3, complex), np.ma.masked_equal(np.ones(3), 1)])
+def test_numbers_of_which_a_part_would_be_lost_are_refused(own, monkeypatch, part):
+    with pytest.raises(TaskError, match="the observation has complex or masked numbers"):
+        probe.probe(make("Odd-v0", kwargs={"observation": part}))
+    with pytest.raises(TaskError, match=re.escape(f"the last three are {part[0]!r}, ")):
+        probe.probe(make("Odd-v0", kwargs={"reward": part[0]}))
+    monkeypatch.setattr(own.Buffer, "reset", lambda env, **options: (part, {}))
+    with pytest.raises(TaskError, match=r"reset answers .* complex or masked numbers"):
+        make("own_task:Buffer-v0").reset(0)
 
 
 @pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.array])
