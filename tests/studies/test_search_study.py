@@ -256,6 +256,18 @@ def test_a_damaged_line_is_told_with_the_runs_that_remain(tmp_path, call, damage
         assert told.count("\n") == 1
 
 
+def test_a_line_that_a_full_disk_has_cut_off_costs_no_other(tmp_path):
+    study = made(tmp_path, "trials = 4")
+    journal = completed(study, 1.0)
+    for value in (2.0, 3.0):
+        with (study.path / JOURNAL).open("ab") as file:
+            file.write(b'{"op_code":')
+        assert len(Journal(study).trials()) == value - 1
+        completed(study, value)
+    journal.begin()
+    assert [trial.value for trial in Journal(study).trials()] == [1.0, 2.0, 3.0, None]
+
+
 def test_trials_are_shown_the_best_first_and_why_others_failed(tmp_path, call):
     study = made(tmp_path, "trials = 30")
     journal = completed(study, *map(float, range(11)))

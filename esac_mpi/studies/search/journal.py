@@ -48,6 +48,23 @@ class Trial:
     reported: int  # the last step with a value, -1 for none
 
 
+class Lines(JournalFileBackend):
+    """Optuna's file, a line an entry, which goes on after its last whole line.
+
+    A full disk, or a lost node, leaves a part of one; with more behind it nobody could read on.
+    """
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        """Append entries."""
+        self._lock.acquire()
+        try:
+            with open(self._file_path, "r+b") as file:
+                file.truncate(file.read().rfind(b"\n") + 1)
+        finally:
+            self._lock.release()
+        super().append_logs(logs)
+
+
 class Journal:
     """The trials of a study. fresh: begin a journal where there is none, or raise Unusable."""
 
@@ -59,7 +76,7 @@ class Journal:
             raise nothing
         place = str(file)
         try:
-            self._storage = JournalStorage(JournalFileBackend(place, JournalFileOpenLock(place)))
+            self._storage = JournalStorage(Lines(place, JournalFileOpenLock(place)))
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             remedy = f"remove it; the runs in {study.path}/trial-* remain"
             raise Unusable(f"{file}: a line is damaged: {error}: {remedy}", DAMAGED) from error
