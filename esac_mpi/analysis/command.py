@@ -14,7 +14,7 @@ from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
-from esac_mpi.host.errors import WRONG_USAGE, RunError
+from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import PathLike, list_paths, read_path
 from esac_mpi.host.run_directory import is_of_run, moved_from
@@ -198,17 +198,22 @@ def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
 
 def print_all(lines: Iterable[object]) -> int:
     """Print what a command yields, or its error; return the exit code."""
+    printing = False
     try:
         for line in lines:
+            printing = True
             print(line)
+            printing = False
     except (Unusable, RunError) as error:  # or a file damaged after the run was opened
         print(error, file=sys.stderr)
         return error.code
     except OSError as error:
-        if error.filename is None:  # of what is printed: who called says so
+        if printing:  # who called says so
             raise
-        print(f"{error.filename}: {error.strerror}; choose another --out", file=sys.stderr)
-        return 2
+        named = error.filename is not None  # of one that is open, as on a full disk, it is not
+        what = error.filename if named else "what was being written"
+        print(f"{what}: {error.strerror}; choose another --out", file=sys.stderr)
+        return WRONG_USAGE if named else NotSaved.code
     return 0
 
 

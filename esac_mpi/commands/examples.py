@@ -18,6 +18,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.data_files import data_folder
+from esac_mpi.host.errors import NotSaved
 from esac_mpi.host.paths import read_path
 
 FOLDERS = ("configs", "jobs")
@@ -37,4 +38,8 @@ def main(options: argparse.Namespace) -> Iterator[Path]:
             there = f"{place / folder} is there already"
             raise Unusable(f"{there}: nothing was copied; choose another directory")
     for folder in FOLDERS:
-        yield Path(shutil.copytree(data_folder() / folder, place / folder))
+        try:
+            yield Path(shutil.copytree(data_folder() / folder, place / folder))
+        except shutil.Error as error:  # of each file, as on a full disk
+            _, file, why = error.args[0][0]
+            raise Unusable(f"{file}: {why}", NotSaved.code) from error

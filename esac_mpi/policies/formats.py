@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,9 @@ def torchscript(policy: Any, out: Path) -> Actor:
     import torch
 
     traced = torch.jit.trace(module(policy), torch.zeros(1, policy.layout.sizes[0]))
-    torch.jit.save(traced, out)
+    content = BytesIO()  # what torch itself cannot write is a RuntimeError
+    torch.jit.save(traced, content)
+    out.write_bytes(content.getvalue())
     read = torch.jit.load(out)
     return lambda x: read(torch.from_numpy(x)).numpy()
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 from commands import tool
 from conftest import ROOT, TINY_ES, command, finish
+from short_runs import failing
 
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, examples
@@ -111,6 +112,13 @@ def test_examples_are_copied_once(tmp_path, call):
     (tmp_path / "configs/quickstart.toml").write_text("mine")
     assert "is there already: nothing was copied" in call("examples", tmp_path, code=2).err
     assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
+
+
+def test_examples_on_a_full_disk_are_one_sentence(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.copyfile", failing())
+    assert examples.main([str(tmp_path)]) == 74
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "No space left on device" in said
 
 
 def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch):

@@ -41,6 +41,15 @@ def test_npz(tmp_path, normaliser, call):
 
 
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
+def test_a_full_disk_is_one_sentence(tmp_path, form, call):
+    pytest.importorskip("torch" if form == "torchscript" else "numpy")
+    out = tmp_path / "p.out"
+    out.symlink_to("/dev/full")
+    said = call("export", save(tmp_path / "p.h5"), "--format", form, "--out", out, code=74).err
+    assert said == "what was being written: No space left on device; choose another --out\n"
+
+
+@pytest.mark.parametrize("form", ["npz", "torchscript"])
 def test_exported_actions_stay_in_the_bounds(tmp_path, form):
     pytest.importorskip("torch" if form == "torchscript" else "numpy")
     low, high = np.float32(-0.7), np.float32(0.1)
