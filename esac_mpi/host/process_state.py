@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,14 +195,15 @@ NEEDED = {"handlers of signals", "blocked signals", *BITS}
 def preserve_state(wholly: bool = True) -> Iterator[list[str]]:
     """Restore process state afterwards; the yielded list then names what had changed.
 
-    wholly: BITS too, for some milliseconds. A child process that was forked meanwhile, and comes
-    back here, ends.
+    wholly: BITS too, for some milliseconds. Else nothing in another thread than the main one, whose
+    changes are its own. A child process that was forked meanwhile, and comes back here, ends.
     """
     process, changed = os.getpid(), list[str]()
-    parts = {**LIGHT, **BITS} if wholly else LIGHT
+    alone = wholly or threading.current_thread() is threading.main_thread()
+    parts = {**LIGHT, **BITS} if wholly else LIGHT if alone else {}
     before = {name: part.found() for name, part in parts.items()}
     try:
-        with streams.preserve_streams():
+        with streams.preserve_streams() if alone else nullcontext():
             yield changed
     finally:
         end_child(process)

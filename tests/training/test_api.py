@@ -7,6 +7,8 @@ import signal
 import sys
 import threading
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
 import own_envs
@@ -19,7 +21,7 @@ import esac_mpi
 from esac_mpi import Config, NoCheckpoint, NotSaved, Run, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
 from esac_mpi.envs import make
-from esac_mpi.host import log, threads
+from esac_mpi.host import log, process_state, threads
 from esac_mpi.play.rollout import ThetaNotFinite
 from esac_mpi.training import active_run, loop
 from esac_mpi.training.api import resolve
@@ -314,6 +316,24 @@ def test_in_another_thread_a_training_hears_no_signals(tmp_path):
     thread.start()
     thread.join(300)
     assert found[0].generation == 3
+
+
+def test_in_another_thread_a_training_leaves_what_the_main_one_changes(tmp_path, monkeypatch):
+    inside, changed = threading.Event(), threading.Event()
+
+    def generation():
+        with process_state.preserve_state(wholly=False):
+            inside.set()
+            changed.wait(60)
+
+    thread = threading.Thread(target=generation)
+    thread.start()
+    inside.wait(60)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", printed := StringIO())
+    changed.set()
+    thread.join()
+    assert (Path.cwd(), sys.stdout) == (tmp_path, printed)
 
 
 def test_quiet_is_of_what_is_printed_alone(tmp_path, capfd):
