@@ -38,7 +38,7 @@ def problem(path: Path, error: OSError) -> Exception:
         return Unsaved(f"{path}: {error.strerror}; free {describe_free(path)}")
     if error.errno in PASSING:
         return translate_error(path, error)
-    return Refused(f"{path}: {error.strerror}; choose another --run-dir")
+    return Refused(f"{error.filename or path}: {error.strerror}; choose another --run-dir")
 
 
 def settings_of(path: Path) -> Config | None:

@@ -222,3 +222,15 @@ def test_a_file_system_that_is_away_is_told_from_damage(
     monkeypatch.setattr(record.directory_check, "check", failing(number))
     with pytest.raises(unchecked, match=os.strerror(number)):
         begin(tmp_path)
+
+
+def test_a_file_that_may_not_be_written_is_named(tmp_path, monkeypatch):
+    """It may be another user's, in a directory that all may write."""
+    make(tmp_path)
+
+    def opened(path, *given):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(record.lock.os, "open", opened)
+    with pytest.raises(Refused, match=f"^{tmp_path}/run.lock: Permission denied; choose another"):
+        begin(tmp_path)
