@@ -32,9 +32,9 @@ def survival_bonus(env: Env) -> tuple[float, str]:
         bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
     except Exception as error:  # a property of a user's own
         return 0.0, f"its healthy_reward raises {type(error).__name__}"
-    if is_of(own, *BALANCE) or not getattr(own, "_forward_reward_weight", 1.0):
+    if is_of(own, *BALANCE) or not np.any(getattr(own, "_forward_reward_weight", 1.0)):
         return 0.0, ""
-    for wrapper in wrappers if bonus else ():
+    for wrapper in wrappers if np.any(bonus) else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
     with suppress(TypeError, ValueError):

@@ -313,6 +313,19 @@ def test_an_own_robots_actions_may_cost_as_much_as_survival_pays(weight, discret
     assert survival_bonus(env) == (1.0, "")
 
 
+@pytest.mark.parametrize(
+    ("weight", "bonus", "found"),
+    [
+        (np.array([1.0, 0.5]), 1.0, (1.0, "")),
+        (np.zeros(2), 1.0, (0.0, "")),
+        (1.0, np.ones(2), (0.0, "its healthy_reward is array([1., 1.])")),
+    ],
+)
+def test_an_own_robots_weight_and_bonus_may_be_arrays(weight, bonus, found):
+    own = SimpleNamespace(_forward_reward_weight=weight, healthy_reward=bonus)
+    assert survival_bonus(SimpleNamespace(layers=[own])) == found
+
+
 def test_what_a_shift_may_be():
     for given, kept in ((2, 2.0), (0.5, 0.5), ("survival", "survival")):
         found = from_table({"es": {"reward_shift": given}}, "x.toml")["es.reward_shift"]
