@@ -17,7 +17,7 @@ from esac_mpi.config.bounds import (
     at_most,
 )
 from esac_mpi.config.distribution import Critics
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Selecting, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")
@@ -135,24 +135,18 @@ class AESRL(Critics, Selecting):
         """What an update of the critics lasts on the virtual clock [environment steps]."""
         return self.critic_cost * self.update_cost
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for rules that do not go together, and for one that does not search."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield rules that do not go together, and one that does not search."""
         yield from super().problems(table, config)
+        rule, variance = f"mean_rule = {self.mean_rule}", f"variance_rule = {self.variance_rule}"
         if self.mean_rule == "full_move" and self.variance_rule != "success":
-            yield (
-                f"aes_rl.mean_rule = full_move: with variance_rule = {self.variance_rule} every "
-                "success narrows the search, and nothing widens it; variance_rule = success"
-            )
+            why = f"with {variance} every success narrows the search, and nothing widens it"
+            yield "mean_rule", f"{why}; variance_rule = success"
         if self.variance_rule == "success" and self.mean_rule != "full_move":
-            yield (
-                "aes_rl.variance_rule = success: "
-                f"goes with mean_rule = full_move, not {self.mean_rule}"
-            )
+            yield "variance_rule", f"goes with mean_rule = full_move, not {self.mean_rule}"
         if self.mean_rule != "rank_oldest" and not self.mean_episodes:
-            told = f"mean_rule = {self.mean_rule} compares with the mean's return"
-            yield f"aes_rl.mean_episodes = 0: {told}; 1 or more, or mean_rule = rank_oldest"
+            why = f"{rule} compares with the mean's return"
+            yield "mean_episodes", f"{why}; 1 or more, or mean_rule = rank_oldest"
         if self.mean_rule in ("absolute", "relative") and not self.rl_share:
-            yield (
-                f"aes_rl.rl_share = 0: with mean_rule = {self.mean_rule} nothing would search; "
-                "linear, sigmoid or full_move"
-            )
+            why = f"with {rule} nothing would search"
+            yield "rl_share", f"{why}; linear, sigmoid or full_move"

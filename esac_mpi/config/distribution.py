@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import HIDDEN, OnlyWith, Reads, Selecting, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Problem, Reads, Selecting, Whole
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,15 @@ class CEM(Selecting):
     fitness_episodes: PositiveInt = 1
     """Episodes averaged into an individual's fitness [episodes]. C: 1."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a population that makes no distribution."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield why a population makes no distribution."""
         n = self.population_size
         if self.sampling == "mirrored" and n % 2 and not self.importance_mixing:
-            yield (
-                f"{table}.population_size = {n}: "
-                f"must be even under sampling = mirrored; {n + 1}, or sampling = onesided"
-            )
+            remedy = f"{n + 1}, or sampling = onesided"
+            yield "population_size", f"must be even under sampling = mirrored; {remedy}"
         if self.importance_mixing and individuals(self)[1] == n:
-            yield (
-                f"{table}.importance_mixing = true: "
-                f"gradients train all {n}, and nobody can stay; lower trained_fraction"
-            )
+            why = f"gradients train all {n}, and nobody can stay"
+            yield "importance_mixing", f"{why}; lower trained_fraction"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,15 @@ from esac_mpi.config.bounds import (
     at_most,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Reads, Selecting, Whole
+from esac_mpi.config.table import (
+    SURVIVAL,
+    OnlyWith,
+    OnlyWithOne,
+    Problem,
+    Reads,
+    Selecting,
+    Whole,
+)
 
 PHASES = OnlyWith(sac_phases=True)
 INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
@@ -91,31 +99,26 @@ class Evolution(Selecting):
     length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a population that makes no gradient."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield why a population makes no gradient."""
         n = self.population_size
         if self.sampling == "mirrored" and n % 2:
-            yield (
-                f"{table}.population_size = {n}: "
-                f"must be even under mirrored sampling; {n + 1} or sampling = onesided"
-            )
+            remedy = f"{n + 1} or sampling = onesided"
+            yield "population_size", f"must be even under mirrored sampling; {remedy}"
         if self.sampling == "onesided" and n == 1 and self.fitness_shaping != "sign":
+            under = f"sampling = onesided and fitness_shaping = {self.fitness_shaping}"
+            remedy = "2 or more, or fitness_shaping = sign"
             yield (
-                f"{table}.population_size = 1: "
-                "no ES gradient under sampling = onesided and fitness_shaping = "
-                f"{self.fitness_shaping}, which compares members; "
-                "2 or more, or fitness_shaping = sign"
+                "population_size",
+                f"no ES gradient under {under}, which compares members; {remedy}",
             )
 
-    def centre_problems(self, table: str, rule: str) -> Iterator[str]:
-        """Yield a message for members whose episodes are not comparable with those of theta_es."""
+    def centre_problems(self, table: str, rule: str) -> Iterator[Problem]:
+        """Yield members whose episodes are not comparable with those of theta_es."""
         for name in ("length_cap", "action_noise"):
-            if value := getattr(self, name):
-                yield (
-                    f"{table}.{name} = {value}: is for members alone, which {table}.sigma_rule = "
-                    f"{rule} compares with theta_es; "
-                    f"{table}.{name} = 0, or another {table}.sigma_rule"
-                )
+            if getattr(self, name):
+                why = f"is for members alone, which {table}.sigma_rule = {rule} compares with"
+                yield name, f"{why} theta_es; {table}.{name} = 0, or another {table}.sigma_rule"
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ class ES(Evolution):
     """fixed: sigma stays sigma(1) (OpenAI-ES). one_fifth: as esac.sigma_rule has it, by 5 episodes
     of theta_es itself every 5 generations, which count as the population's steps."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a population that makes no gradient, or that no rule can judge."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield why a population makes no gradient, or no rule can judge it."""
         yield from super().problems(table, config)
         if self.sigma_rule != "fixed":
             yield from self.centre_problems("es", self.sigma_rule)
@@ -257,85 +260,55 @@ class ESAC(Evolution):
     ] = 2
     """Members whose episodes a phase resimulates [members], 4 d bytes each."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for a population without room for its parts, or without a gradient."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield why a population has no room for its parts, no gradient, or no phase of SAC."""
         yield from super().problems(table, config)
-        yield from self.phase_problems(table)
-        have = slots(self)
+        yield from self.phase_problems()
+        have, centre = slots(self), "no slot has theta_es as its parent"
         children, copies = child_slots(self), self.sac_copies
         if children + copies > have:
+            remedy = "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
             yield (
-                f"{table}: {children} crossover children + {copies} SAC copies > {have} slots; "
-                f"lower {table}.winner_fraction or {table}.sac_copies, "
-                f"or raise {table}.population_size"
+                "",
+                f"{children} crossover children + {copies} SAC copies > {have} slots; {remedy}",
             )
         unperturbed = children if self.winner_selection == "hard" else 0
         if not self.sac_copy_noise:
             unperturbed += copies
         if unperturbed == have and self.gradient == "noise":
-            yield (
-                f"{table}.winner_selection = hard, {table}.sac_copy_noise = false: "
-                "no slot is perturbed, no ES gradient"
-            )
+            yield "winner_selection sac_copy_noise", "no slot is perturbed, no ES gradient"
         crowded = children + copies == have
         if self.gradient_members == "centre" and crowded:
-            yield f"{table}.gradient_members = centre: no slot has theta_es as its parent"
+            yield "gradient_members", centre
         if self.transfer == "means" and crowded:
-            yield (
-                f"{table}.transfer = means: "
-                "no slot has theta_es as its parent, to be compared with SAC's copies"
-            )
+            yield "transfer", f"{centre}, to be compared with SAC's copies"
         if self.transfer == "means" and not copies:
-            yield (
-                f"{table}.transfer = means: no slot is a SAC copy; "
-                f"{table}.sac_copies = 1 or more, or another {table}.transfer"
-            )
-        if self.transfer == "tested" and not self.sac_phases:
-            yield (
-                f"{table}.transfer = tested: a test follows a SAC phase, "
-                f"and {table}.sac_phases = false; {table}.transfer = off"
-            )
+            remedy = "esac.sac_copies = 1 or more, or another esac.transfer"
+            yield "transfer", f"no slot is a SAC copy; {remedy}"
         if self.sigma_rule == "one_fifth":
-            yield from self.sigma_problems(table, crowded)
+            if self.transfer != "tested":
+                needed = "needs the tests of theta_es under esac.transfer = tested"
+                yield "sigma_rule", f"{needed}; or esac.sigma_rule = fixed"
+            if crowded:
+                remedy = "lower esac.winner_fraction, or esac.sigma_rule = fixed"
+                yield "sigma_rule", f"{centre}; {remedy}"
+            yield from self.centre_problems(table, self.sigma_rule)
 
-    def phase_problems(self, table: str) -> Iterator[str]:
-        """Yield a message for a SAC phase that could not be made, or made again."""
+    def phase_problems(self) -> Iterator[Problem]:
+        """Yield why a phase of SAC, or the test after it, could not be made."""
         if not self.sac_episodes and not self.sac_min_steps:
-            yield (
-                f"{table}.sac_episodes and {table}.sac_min_steps are both 0: "
-                "a SAC phase would have no steps"
-            )
+            yield "sac_episodes sac_min_steps", "a SAC phase would have no steps"
         if not self.sac_min_steps and self.phase_timing != "interval":
-            yield (
-                f"{table}.sac_min_steps = 0: must be positive, "
-                f"no phase has fewer under {table}.phase_timing = {self.phase_timing}"
-            )
+            timing = f"esac.phase_timing = {self.phase_timing}"
+            yield "sac_min_steps", f"must be positive, no phase has fewer under {timing}"
         if self.transfer == "tested" and self.transfer_episodes < 2:
-            yield (
-                f"{table}.transfer_episodes = {self.transfer_episodes}: "
-                "must be at least 2, for a difference to have an error"
-            )
+            yield "transfer_episodes", "must be at least 2, for a difference to have an error"
+        if self.transfer == "tested" and not self.sac_phases:
+            why = "a test follows a SAC phase, and esac.sac_phases = false"
+            yield "transfer", f"{why}; esac.transfer = off"
         if self.learner_lag > self.gradient_interval and self.phase_timing == "interval":
-            yield (
-                f"{table}.learner_lag = {self.learner_lag}: "
-                f"must be at most {table}.gradient_interval "
-                f"({self.gradient_interval}), so that one phase is in flight at a time"
-            )
-
-    def sigma_problems(self, table: str, crowded: bool) -> Iterator[str]:
-        """Yield a message for a rule that cannot judge sigma; crowded: no slot has theta_es."""
-        rule = f"{table}.sigma_rule = {self.sigma_rule}"
-        if self.transfer != "tested":
-            yield (
-                f"{rule}: needs the tests of theta_es under {table}.transfer = tested; "
-                f"or {table}.sigma_rule = fixed"
-            )
-        if crowded:
-            yield (
-                f"{rule}: no slot has theta_es as its parent; "
-                f"lower {table}.winner_fraction, or {table}.sigma_rule = fixed"
-            )
-        yield from self.centre_problems(table, self.sigma_rule)
+            limit = f"must be at most esac.gradient_interval ({self.gradient_interval})"
+            yield "learner_lag", f"{limit}, so that one phase is in flight at a time"
 
 
 def slots(evolution: Evolution) -> int:

@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Reads, Selecting, Whole
+from esac_mpi.config.table import OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 # algorithm -> its crossover and its mutation
 FORMS = {
@@ -169,45 +169,28 @@ class ERL(Replaying, Selecting):
     updates_per_step: Annotated[NonNegativeFloat, OWN] = 1.0
     """Gradient updates per step of the population and of the learner. C."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that the table breaks."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield the rules that the table breaks."""
         yield from super().problems(table, config)
         if len(self.critic_hidden) != 2:
-            yield (
-                f"{table}.critic_hidden = {list(self.critic_hidden)}: "
-                "must be two numbers, of first and second layers"
-            )
+            yield "critic_hidden", "must be two numbers, of first and second layers"
         if self.super_probability + self.reset_probability > 1:
-            yield (
-                f"{table}.super_probability = {self.super_probability}: with "
-                f"reset_probability = {self.reset_probability} more than 1; lower one of them"
-            )
+            other = f"reset_probability = {self.reset_probability}"
+            yield "super_probability", f"with {other} more than 1; lower one of them"
         have = self.crossover, self.mutation
         if have != FORMS[config.algorithm]:
             name = next((name for name, form in FORMS.items() if form == have), "")
-            yield (
-                f"erl.crossover = {have[0]} and erl.mutation = {have[1]} "
-                f"are algorithm = {name}, not {config.algorithm}"
-            )
+            yield "crossover mutation", f"of algorithm = {name}, not {config.algorithm}"
         stay = 2 * elites(self.population_size, self.elite_fraction)
         if self.population_size < max(TOURNAMENT, stay + 1):
+            few = f"too few for tournaments of {TOURNAMENT}, and for {stay // 2} elite(s), their"
             remedy = f"{TOURNAMENT} or more"
             if stay > 2:
                 remedy = "lower elite_fraction: less than half can be elites"
-            yield (
-                f"erl.population_size = {self.population_size}: "
-                f"too few for tournaments of {TOURNAMENT}, and for "
-                f"{stay // 2} elite(s), their copies and a child "
-                f"(elite_fraction = {self.elite_fraction}); {remedy}"
-            )
+            share = f"elite_fraction = {self.elite_fraction}"
+            yield "population_size", f"{few} copies and a child ({share}); {remedy}"
         if self.crossover == "distillation" and self.memory_size // 2 < self.distillation_batch:
-            yield (
-                f"erl.memory_size = {self.memory_size}: "
-                "half of it, which a parent gives to a child, must have "
-                f"distillation_batch = {self.distillation_batch} transitions"
-            )
+            needed = f"distillation_batch = {self.distillation_batch} transitions"
+            yield "memory_size", f"half of it, which a parent gives to a child, must have {needed}"
         if self.mutation == "proximal" and self.memory_size < self.mutation_batch:
-            yield (
-                f"erl.memory_size = {self.memory_size}: "
-                f"must be at least mutation_batch = {self.mutation_batch}"
-            )
+            yield "memory_size", f"must be at least mutation_batch = {self.mutation_batch}"

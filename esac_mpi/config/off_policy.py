@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import HIDDEN, OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Problem, Reads, Table, Whole
 
 BY_STEPS = OnlyWith(episodes_on="root")
 
@@ -25,14 +25,11 @@ class Replaying(Table):
     batch_size: int
     replay_capacity: int
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message where an update would take more transitions than the replay holds."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield where an update would take more transitions than the replay holds."""
         yield from super().problems(table, config)
         if self.batch_size > self.replay_capacity:
-            yield (
-                f"{table}.batch_size = {self.batch_size}: "
-                f"must be at most {table}.replay_capacity ({self.replay_capacity})"
-            )
+            yield "batch_size", f"must be at most {table}.replay_capacity ({self.replay_capacity})"
 
 
 @dataclass(frozen=True)
@@ -73,12 +70,11 @@ class SAC(Replaying):
     """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
     there are at most 64. P, C: off; M: auto. Within ESAC: esac.observation_normalisation."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that the table breaks."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield the rules that the table breaks."""
         yield from super().problems(table, config)
         if self.automatic_temperature and (problem := FLOAT32.problem(self.temperature)):
-            tuned = f"where it is tuned ({table}.automatic_temperature)"
-            yield f"{table}.temperature = {self.temperature}: {problem} {tuned}"
+            yield "temperature", f"{problem} where it is tuned ({table}.automatic_temperature)"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import OnlyIn, OnlyWith, Reads, Table, Whole
+from esac_mpi.config.table import OnlyIn, OnlyWith, Problem, Reads, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -58,29 +58,18 @@ class PPO(Table):
     argmax_std: Annotated[PositiveFloat, OnlyWith(action="gaussian_argmax")] = 0.5
     """Standard deviation under gaussian_argmax, not learned. The ESAC authors' notebooks."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for unusable minibatches, and for what stable-baselines3 cannot do."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield unusable minibatches, and what stable-baselines3 cannot do."""
         size, steps = self.batch_size, self.steps_per_generation
         if not 1 < size <= steps:
-            yield (
-                f"{table}.batch_size = {size}: "
-                f"must be from 2 to {table}.steps_per_generation ({steps})"
-            )
+            yield "batch_size", f"must be from 2 to {table}.steps_per_generation ({steps})"
         elif steps % size == 1:
-            yield (
-                f"{table}.batch_size = {size}: "
-                f"leaves a minibatch of one step of {steps}, whose advantage cannot be standardised"
-            )
-        if (precision := config.learner.precision) != "fp32":
-            yield (
-                f"learner.precision = {precision}: "
-                f"not with algorithm = {config.algorithm}, whose updates are "
-                "stable-baselines3's, in float32"
-            )
+            alone = f"leaves a minibatch of one step of {steps}"
+            yield "batch_size", f"{alone}, whose advantage cannot be standardised"
+        without = f"not with algorithm = {config.algorithm}, whose"
+        if config.learner.precision != "fp32":
+            yield "learner.precision", f"{without} updates are stable-baselines3's, in float32"
+        networks = f"{without} networks are stable-baselines3's, which have no"
         for name, what in ("layer_norm", "layer normalisation"), ("linear", "linear path"):
             if getattr(config.policy, name):
-                yield (
-                    f"policy.{name} = true: "
-                    f"not with algorithm = {config.algorithm}, whose networks are "
-                    f"stable-baselines3's, which have no {what}"
-                )
+                yield f"policy.{name}", f"{networks} {what}"

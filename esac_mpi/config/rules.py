@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from esac_mpi.config.automatic import estimate
 from esac_mpi.config.bounds import Bound, is_text
-from esac_mpi.config.fields import choices, flatten, marks
+from esac_mpi.config.fields import as_text, choices, flatten, marks, value_of
 from esac_mpi.config.files import UNSAVED
 from esac_mpi.config.reads import COMMON, reads, tables
 from esac_mpi.config.whole import Config, ConfigError
@@ -36,4 +36,7 @@ def problems(config: Config) -> Iterator[str]:
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))
     config = estimate(config, LARGE)
     for table in (*COMMON, *tables(config.algorithm)):
-        yield from getattr(config, table).problems(table, config)
+        for names, wrong in getattr(config, table).problems(table, config):
+            dotted = [name if "." in name else f"{table}.{name}" for name in names.split()]
+            found = (f"{name} = {as_text(value_of(config, name))}" for name in dotted)
+            yield f"{', '.join(found) or table}: {wrong}"

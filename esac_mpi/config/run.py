@@ -15,7 +15,7 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveInt,
 )
-from esac_mpi.config.table import HIDDEN, OnlyWith, Table, Whole
+from esac_mpi.config.table import HIDDEN, OnlyWith, Problem, Table, Whole
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,11 @@ class Budget(Table):
         limits = zip(asdict(self).items(), done, strict=True)
         return Budget(**{name: limit and max(limit - spent, 1) for (name, limit), spent in limits})
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message where nothing ends the run."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield that nothing ends the run."""
         if not any(asdict(self).values()):
-            yield (
-                f"{table}: no limit is set; "
-                f"the run would never end. Set {table}.generations, env_steps or minutes, say"
-            )
+            remedy = f"Set {table}.generations, env_steps or minutes, say"
+            yield "", f"no limit is set; the run would never end. {remedy}"
 
 
 GAINS = Bound(lambda gain: 1e-3 <= gain <= 1000, f"must be from 0.001 to 1000, or {AUTO}")
@@ -165,13 +163,10 @@ class Checkpoint(Table):
     unsaved_minutes: NonNegativeFloat = 30.0
     """The run ends, exit code 74, when no checkpoint was written for so long [min]; 0 = never."""
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message where nothing is saved before the end."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield that nothing is saved before the end."""
         if not (self.every_generations or self.every_minutes):
-            yield (
-                f"{table}.every_generations and {table}.every_minutes are both 0: "
-                "a run that is killed would lose all"
-            )
+            yield "every_generations every_minutes", "a run that is killed would lose all"
 
 
 @dataclass(frozen=True)

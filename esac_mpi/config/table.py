@@ -10,6 +10,10 @@ SURVIVAL: Literal["survival"] = "survival"
 HIDDEN = "read only with hidden layers (policy.hidden)"  # a mark: [] has nothing that it does
 
 
+# fields that break a rule, of the table or, dotted, of another, "" for none; and what is wrong
+Problem = tuple[str, str]
+
+
 class Whole(Protocol):
     """What a table may ask of the configuration that it is part of."""
 
@@ -66,8 +70,8 @@ class Table:
         """The run whose order of results is followed; "" = it is recorded, None = it is set."""
         return None
 
-    def problems(self, table: str, config: Whole) -> Iterator[str]:
-        """Yield a message for every rule that this table breaks in a run; table: its name."""
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield every rule that this table breaks in a run; table: its name."""
         yield from ()
 
 
