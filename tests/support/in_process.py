@@ -11,7 +11,7 @@ from esac_mpi.config import load
 from esac_mpi.training import check, loop
 from esac_mpi.training.check import cost, directory, learner
 from esac_mpi.training.ended import Ended
-from esac_mpi.training.forecast import automatic, phases
+from esac_mpi.training.forecast import automatic, measured
 
 MOMENTS = (  # how long --check measures
     (automatic, "PLAYING", 0.01),
@@ -20,7 +20,7 @@ MOMENTS = (  # how long --check measures
     (cost, "UPDATING", 0.01),
     (directory, "WRITTEN", 2**20),
     (learner, "SECONDS", 0.01),
-    (phases, "UPDATES", 20),
+    (measured, "UPDATES", 20),
 )
 
 

@@ -13,7 +13,8 @@ from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
 from esac_mpi.training.check import cost
 from esac_mpi.training.forecast import advice, automatic, outlook
-from esac_mpi.training.forecast.work import generations, moments
+from esac_mpi.training.forecast.generations import generations
+from esac_mpi.training.forecast.outlook import moments
 
 NO_PHASES = {"esac.phase_timing": "virtual", "esac.sac_phases": False}
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}

@@ -16,7 +16,7 @@ from esac_mpi.config import ES, Config
 from esac_mpi.operators.selection import Kind
 from esac_mpi.training import check
 from esac_mpi.training.check import cost
-from esac_mpi.training.forecast import advice, genetic, operators, phases, work
+from esac_mpi.training.forecast import advice, generations, measured
 
 pytestmark = pytest.mark.slow
 
@@ -67,16 +67,18 @@ def test_a_distilled_child_takes_its_parents_memories():
         mutated=np.array([True, False, True, False]),
     )
     pieces = with_times(imitating=0.5, mutating=0.25, crossing=9.0)
-    lasted = [genetic.lasting(pderl.erl, births, pieces, held).tolist() for held in (50, 100, 300)]
+    lasted = [
+        generations.lasting(pderl.erl, births, pieces, held).tolist() for held in (50, 100, 300)
+    ]
     # of 100, of 128, and 2 of 128
     assert lasted == [[0.25, 0, 1.75, 1.5], [0.25, 0, 1.75, 1.5], [0.25, 0, 3.25, 3.0]]
     n_point = config.amend(pderl, {"algorithm": "perl", "erl.crossover": "n_point"})
-    assert genetic.lasting(n_point.erl, births, pieces, 300).tolist() == [0.25, 0, 9.25, 9.0]
+    assert generations.lasting(n_point.erl, births, pieces, 300).tolist() == [0.25, 0, 9.25, 9.0]
 
 
 def test_who_is_born_is_as_many_as_the_algorithm_has():
     form = {**PDERL, "parent_selection": "distance", "mutation_probability": 1.0}
-    births = genetic.draw(settings("pderl", **form), 3)
+    births = generations.draw_births(settings("pderl", **form), 3)
     assert births.kind.size == 10
     assert (births.kind == Kind.COPY).sum() == 1
     assert births.mutated.sum() == 9
@@ -133,10 +135,10 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
 
 @pytest.fixture
 def world(world, monkeypatch):
-    monkeypatch.setattr(operators, "MEASURING", 0.01)
+    monkeypatch.setattr(measured, "MEASURING", 0.01)
     for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02}.items():
         monkeypatch.setattr(cost, name, seconds)
-    monkeypatch.setattr(phases, "UPDATES", 20)
+    monkeypatch.setattr(measured, "UPDATES", 20)
     return world
 
 
@@ -165,7 +167,7 @@ def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
 
 
 def test_an_own_algorithm_may_say_what_generations_take(world, tmp_path, capsys, monkeypatch):
-    monkeypatch.delitem(work.WITH_BARRIERS, ES)  # as if it were not among those that ship
+    monkeypatch.delitem(generations.WITH_BARRIERS, ES)  # as if it were not among those that ship
     chosen = settings("es", {**CYCLIC, "run_dir": str(tmp_path / "run")})
     assert check.check(chosen, world) == 0
     assert re.findall(r"^  forecast +not known for es: .*`expected`", capsys.readouterr().out, re.M)

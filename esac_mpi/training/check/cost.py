@@ -20,7 +20,7 @@ from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.counter import Counter
 from esac_mpi.training.ended import run_together
-from esac_mpi.training.forecast import advice, operators, outlook, phases, work
+from esac_mpi.training.forecast import advice, measured, outlook
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
 EPISODES = 3  # and as many at least
@@ -42,10 +42,10 @@ def look(
     seconds_left: what this job has [s]. left: of the run's budget. Returns the time of an update,
     too, 0 where none was made [s].
     """
-    if why := work.unforeseen(chosen):
+    if why := outlook.unforeseen(chosen):
         return [Line("forecast", why)], 0.0
     empty = np.zeros(2)
-    exchange = operators.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
+    exchange = measured.median_seconds(lambda: world.map(lambda i: empty, 2 * world.size, 2), 50)
     layout = make_layout(chosen, env)
     params = Params(chosen, layout, env.horizon, set_up.make_epsilon(chosen, layout, Counter(1)))
 
@@ -87,7 +87,7 @@ def runs_beside(chosen: config.Config) -> bool:
 def beside_playing(params: Params) -> dict[str, float] | Exception:
     """Measure what this rank does beside playing, as fields of Pieces; or say why not."""
     try:
-        return operators.seconds(params.config, params.layout)
+        return measured.seconds(params.config, params.layout)
     except UNMEASURED as error:
         return error
 
@@ -109,8 +109,8 @@ def put_together(
             raise one
         beside.append(one)
     playing, updating, cpu = 0.0, 0.0, True
-    if ready := phases.prepare(params, env):
-        playing, updating = phases.measure(*ready, UPDATING)
+    if ready := measured.prepare(params, env):
+        playing, updating = measured.measure(*ready, UPDATING)
         cpu = str(ready[0].device) == "cpu"
     making, slot = noise_seconds(params, env)
     return Pieces(
@@ -164,7 +164,7 @@ def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:
         for block, part in blocks(params.layout.d):
             total[part] += np.float32(0.5) * params.epsilon.block(0, 0, block, part)
 
-    return operators.median_seconds(perturb, 5), operators.median_seconds(add, 5)
+    return measured.median_seconds(perturb, 5), measured.median_seconds(add, 5)
 
 
 def line(

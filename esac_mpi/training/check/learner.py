@@ -2,12 +2,13 @@
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.world import World
-from esac_mpi.config import Config, amend
+from esac_mpi.config import NAMES, Config, amend, table_of, value_of
 from esac_mpi.host import affinity
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
@@ -16,9 +17,11 @@ from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank, shorten
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import NO_START
-from esac_mpi.training.forecast import phases
-from esac_mpi.training.forecast.learners import threads_that_gain
-from esac_mpi.training.forecast.operators import median_of_calls
+from esac_mpi.training.forecast import measured
+
+# multiplications of a matrix product worth a thread: 2x128 in batches of 256 gain by two
+# (performance.md)
+SHARE = 128**3
 
 
 def library(config: Config, ranks: list[Rank]) -> Line:
@@ -52,6 +55,21 @@ def library(config: Config, ranks: list[Rank]) -> Line:
         found += f"; {spare}, a new run could use them: --learner.threads {more}"
     remedy = "; ".join(remedies) or shorten(affinity.complaints([], [cores], threads))
     return Line("torch", found, remedy, bool(remedies))
+
+
+def threads_that_gain(config: Config, cores: list[int], ranks: int) -> int:
+    """Count the threads that make a learner faster without taking a core from another rank.
+
+    cores: those that rank 0 may run on; ranks: of its node.
+    """
+    learning = ALGORITHMS[config.algorithm].DECLARES.learning
+    if learning is None:
+        return 1
+    tables = learning.learner(config), table_of(config.algorithm)
+    names = [f"{table}.batch_size" for table in tables if f"{table}.batch_size" in NAMES]
+    widest = max((a * b for a, b in pairwise(config.policy.hidden)), default=0)
+    product = value_of(config, names[0]) * widest if names else 0
+    return max(1, min(1 + len(cores) - ranks, product // SHARE))
 
 
 UPDATING = 2.0  # of a GPU's updates that are measured [s]
@@ -115,7 +133,7 @@ def core(
     torch.set_num_threads(config.learner.threads)
     left, right = torch.rand(2, SIDE, SIDE)
     with torch.inference_mode():
-        products = 2e-9 * SIDE**3 / median_of_calls(lambda: torch.mm(left, right), SECONDS)
+        products = 2e-9 * SIDE**3 / measured.median_of_calls(lambda: torch.mm(left, right), SECONDS)
     found = f"torch's products {products:.0f} GFLOP/s with {config.learner.threads} thread(s)"
     if (limit := learners.load("cpu").limit()) is not None:
         found = f"at most {limit / 1e9:.0f} GFLOP/s of a core; {found}"
@@ -137,5 +155,5 @@ def core(
 def update_seconds(config: Config, env: envs.Env) -> float:
     """Measure an update of the learner for this task [s]; 0 where nothing learns."""
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
-    ready = phases.prepare(params, env)
-    return phases.measure(*ready, SECONDS)[1] if ready else 0.0
+    ready = measured.prepare(params, env)
+    return measured.measure(*ready, SECONDS)[1] if ready else 0.0

@@ -20,7 +20,7 @@ from esac_mpi.host import affinity, threads
 from esac_mpi.host.log import duration
 from esac_mpi.training import provenance
 from esac_mpi.training.check.report import Line, format_ranges
-from esac_mpi.training.forecast.operators import median_seconds
+from esac_mpi.training.forecast.measured import median_seconds
 from esac_mpi.training.task_set_up import make_task
 
 

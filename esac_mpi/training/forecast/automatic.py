@@ -22,7 +22,7 @@ from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.play.rollout import play
 from esac_mpi.record import settings_of
-from esac_mpi.training.forecast import operators, phases
+from esac_mpi.training.forecast import measured
 
 # of playing and of updating, taking turns; the fastest counts, as other work only adds
 ROUNDS = 5
@@ -116,8 +116,8 @@ def choose_device(config: Config, env: Env) -> tuple[str, str]:
         there = replace(params, config=amend(config, {"learner.device": device}))
         try:
             with process_state.preserve_state():
-                ready = phases.prepare(there, env)
-                rounds = [sum(phases.measure(*ready, UPDATING)) for _ in range(ROUNDS) if ready]
+                ready = measured.prepare(there, env)
+                rounds = [sum(measured.measure(*ready, UPDATING)) for _ in range(ROUNDS) if ready]
         except learners.NoDevice as error:
             return "cpu", f"learner on the CPU: {error}"
         seconds[device] = min(rounds, default=0.0)
@@ -159,16 +159,16 @@ def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
     params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     probe.probe(env)  # which says what is wrong with a task
     with process_state.preserve_state():
-        ready = phases.prepare(params, env)
+        ready = measured.prepare(params, env)
         rounds = [
-            (step_seconds(params, env), *(phases.measure(*ready, UPDATING) if ready else (0, 0)))
+            (step_seconds(params, env), *(measured.measure(*ready, UPDATING) if ready else (0, 0)))
             for _ in range(ROUNDS)
         ]
     step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
     del ready
     learners.clear()
     if individuals:
-        training = operators.seconds(config, params.layout)["training"]
+        training = measured.seconds(config, params.layout)["training"]
         costs = {
             "aes_rl.update_cost": round_digits(training / step),
             "aes_rl.critic_cost": round_digits(updating / training),

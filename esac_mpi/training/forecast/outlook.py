@@ -1,13 +1,18 @@
 """How a run goes on these ranks: its generations followed through the clock, and added up."""
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count, pairwise
 
+from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.cluster import Cluster, steps
 from esac_mpi.comm.clock.costs import Pieces
-from esac_mpi.config import Config
-from esac_mpi.training.forecast.work import moments
+from esac_mpi.comm.clock.generations import Clock
+from esac_mpi.config import AESRL, Config
+from esac_mpi.training.forecast import arrivals
+from esac_mpi.training.forecast.arrivals import Moment
+from esac_mpi.training.forecast.generations import WITH_BARRIERS, generations
 
 LONGEST = 2000  # generations that are followed at most
 PIECES = 100_000  # members in all of them, but for two evaluations
@@ -41,6 +46,35 @@ def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Clus
     if not parties or not pieces.exchange:
         return plain
     return Cluster(ranks, per_node, barrier=max(0.0, pieces.exchange - there.send(0)) / parties)
+
+
+def unforeseen(config: Config) -> str:
+    """Return the reason why an algorithm cannot be forecast, "" if it can."""
+    says = hasattr(ALGORITHMS[config.algorithm], "expected")
+    if says or type(config.own) in {*WITH_BARRIERS, AESRL}:
+        return ""
+    remedy = "its module says nothing of it by `expected` (docs/how-to/extend.md)"
+    return f"not known for {config.algorithm}: {remedy}"
+
+
+def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
+    """Yield where an endless run has come to, by generation."""
+    episodes = len(ALGORITHMS[config.algorithm].DECLARES.policies) * config.evaluation.episodes
+    evaluations = (
+        pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
+    )
+    if type(config.own) is AESRL:
+        yield from arrivals.moments(config, pieces, on, evaluations)
+        return
+    clock = Clock(on)
+    # both without an end
+    for (made, env_steps, nominal), lasted in zip(
+        generations(config, pieces), evaluations, strict=False
+    ):
+        whole = replace(made, evaluation=lasted)
+        steps = env_steps + lasted.size * pieces.length
+        effort = max(1, made.members.size + made.trained.size)
+        yield Moment(clock.go(whole), whole.work, steps, nominal, effort)
 
 
 def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
