@@ -21,7 +21,7 @@ from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
-from esac_mpi.training import active_run, network_memory, provenance, replay_memory, warm_start
+from esac_mpi.training import active_run, memory, provenance, warm_start
 from esac_mpi.training.active_run import Job
 from esac_mpi.training.ended import Ended, TooLarge, run_together
 from esac_mpi.training.forecast import automatic
@@ -161,15 +161,15 @@ def make_operators(config: Config, layout: Layout) -> Any:
 def refuse_large_networks(config: Config, env: envs.Env, world: World) -> None:
     """Raise TooLarge on rank 0, whose node has the learner, before all else."""
     if not world.rank:
-        network_memory.refuse_too_large(config, env, ram.total())
+        memory.refuse_networks(config, env, ram.total())
 
 
 def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
     """Raise TooLarge on ranks that learn, before all else; warn of what lacks room now."""
-    if world.rank or not replay_memory.table(config):
+    if world.rank or not memory.table(config):
         return
-    replay_memory.refuse_too_large(config, env, ram.total())
-    if (need := replay_memory.replay_bytes(config, env)) > (free := ram.free()):
+    memory.refuse_replay(config, env, ram.total())
+    if (need := memory.replay_bytes(config, env)) > (free := ram.free()):
         room = f"{ram.size(free)} of memory are free now"
         log.warn(f"the replay comes to take {ram.size(need)}, and {room}")
 
@@ -190,10 +190,10 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
     try:
         return learners.make(kind, config, layout, theta, reserve, discrete, rows)
     except MemoryError as error:
-        table = replay_memory.table(config)
+        table = memory.table(config)
         if not table:
             raise
-        most = f"{replay_memory.most_added(config, env.horizon):,.0f} transitions at most"
+        most = f"{memory.most_added(config, env.horizon):,.0f} transitions at most"
         lower = f"lower {table}.replay_capacity, to the {most} that this budget adds"
         raise TooLarge(f"{error}: {lower}, or the networks") from error
 
@@ -205,7 +205,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
     path, follows = run_directory(job.config), job.config.own.follows
     if follows or state.replay_rows(job.state) is not None:
         restored = Run.foresee(path, job.config, origin, fresh).restored
-        if restored and (why := replay_memory.too_small(job.config, job.env.horizon, restored)):
+        if restored and (why := memory.too_small(job.config, job.env.horizon, restored)):
             raise Refused(f"{path}: {why}")
         if restored is None and follows:
             job.state.follow(source(job.config, path, origin))
@@ -333,7 +333,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
         said.append(warm_start.describe(run.start))
     if run.restored is None:
         said.append(automatic.remark_at_start(config, world.size))
-        said.append(replay_memory.cut_episodes(config, job.params.horizon))
+        said.append(memory.cut_episodes(config, job.params.horizon))
     else:
         again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
         resumed = f"resumed at generation {job.state.generation} from {run.restored.source.name}"

@@ -11,9 +11,9 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, amend, table_of
 from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
-from esac_mpi.training import check, replay_memory
-from esac_mpi.training.counter import Counter
+from esac_mpi.training import check, memory
 from esac_mpi.training.ended import TooLarge
+from esac_mpi.training.memory import Counter
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -73,18 +73,18 @@ REPLAYED = {"phase_timing": "virtual", "resimulated": "winners", "budget__env_st
     ],
 )
 def test_the_most_that_a_budget_adds(config, most):
-    assert replay_memory.most_added(config, 1000) == most
+    assert memory.most_added(config, 1000) == most
 
 
 def test_what_a_run_never_writes_takes_no_memory():
     config = for_generations(3, "sac", replay_capacity=10**9)
-    assert replay_memory.replay_bytes(config, HUMANOID) == 3000 * ROW
-    replay_memory.refuse_too_large(config, HUMANOID, 3000 * ROW)
+    assert memory.replay_bytes(config, HUMANOID) == 3000 * ROW
+    memory.refuse_replay(config, HUMANOID, 3000 * ROW)
     whole = settings("sac", replay_capacity=5000, budget__env_steps=10**9)
     # and the reserve of a phase
-    assert replay_memory.replay_bytes(whole, HUMANOID) == (5000 + 1000) * ROW
-    assert replay_memory.replay_bytes(for_generations(3, "es"), HUMANOID) == 0
-    assert replay_memory.replay_bytes(for_generations(3, "ppo"), HUMANOID) == 0
+    assert memory.replay_bytes(whole, HUMANOID) == (5000 + 1000) * ROW
+    assert memory.replay_bytes(for_generations(3, "es"), HUMANOID) == 0
+    assert memory.replay_bytes(for_generations(3, "ppo"), HUMANOID) == 0
 
 
 def endless(**options):
@@ -114,21 +114,19 @@ def endless(**options):
 )
 def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
     env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
-    assert replay_memory.replay_bytes(config, env) == rows * 4 * (2 + 1 + 2)
+    assert memory.replay_bytes(config, env) == rows * 4 * (2 + 1 + 2)
     params = Params(config, make_layout(config, env), 1000, None, SimpleNamespace(critic_size=1))
     assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
 
 
 def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
     config = settings("aes_rl", budget__nominal_steps=10**5)
-    assert (
-        replay_memory.replay_bytes(config, HUMANOID) == (10**5 + 10 * 1000) * ROW
-    )  # a generation more
+    assert memory.replay_bytes(config, HUMANOID) == (10**5 + 10 * 1000) * ROW  # a generation more
 
 
 def test_what_comes_in_meanwhile_and_does_not_fit_is_named():
     with pytest.raises(TooLarge, match="what comes in while tasks or a phase are at work"):
-        replay_memory.refuse_too_large(endless(), HUMANOID, 2**29)
+        memory.refuse_replay(endless(), HUMANOID, 2**29)
 
 
 @pytest.mark.parametrize("learner", ["ddpg", "td3", "sac"])
@@ -136,8 +134,8 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
     table = "erl" if learner == "ddpg" else learner
     capacity = {f"{table}__replay_capacity": 5000}
     config = settings("derl", learner=learner, budget__env_steps=10**9, **capacity)
-    assert (replay_memory.table(config), replay_memory.capacity(config)) == (table, 5000)
-    assert replay_memory.replay_bytes(config, HUMANOID) == (5000 + 11 * 1000) * ROW
+    assert (memory.table(config), memory.capacity(config)) == (table, 5000)
+    assert memory.replay_bytes(config, HUMANOID) == (5000 + 11 * 1000) * ROW
 
 
 @pytest.mark.parametrize(
@@ -148,13 +146,13 @@ def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     field = f"{table}.replay_capacity"
     config = amend(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
     with pytest.raises(TooLarge) as refusal:
-        replay_memory.refuse_too_large(config, HUMANOID, 2**33)
+        memory.refuse_replay(config, HUMANOID, 2**33)
     said = f"{field} = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)
     # 2**33 / ROW is 3,003,495; a phase's reserve is 5,000 or 1,000
     fits = 2_900_000 if algorithm == "esac" else 3_000_000
     assert f"the machine of rank 0 has 8.0 GiB: set it to {fits} or less" in str(refusal.value)
-    replay_memory.refuse_too_large(amend(config, {field: fits}), HUMANOID, 2**33)
+    memory.refuse_replay(amend(config, {field: fits}), HUMANOID, 2**33)
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "cem_rl"])
@@ -232,6 +230,6 @@ def test_memory_without_proc_is_what_the_system_says(tmp_path):
     ],
 )
 def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said):
-    found = replay_memory.cut_episodes(amend(Config(), settings), horizon)
+    found = memory.cut_episodes(amend(Config(), settings), horizon)
     assert said in found
     assert bool(found) == bool(said)

@@ -18,9 +18,9 @@ from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
 from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.counter import Counter
 from esac_mpi.training.ended import run_together
 from esac_mpi.training.forecast import advice, measured, outlook
+from esac_mpi.training.memory import Counter
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
 EPISODES = 3  # and as many at least

@@ -10,19 +10,18 @@ from esac_mpi.host.ram import size
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.play.state import shares_replay
-from esac_mpi.training import network_memory, replay_memory, set_up
+from esac_mpi.training import memory, set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.counter import Counter
 from esac_mpi.training.ended import TooLarge
 
 
-def make_counted(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, Counter]:
+def make_counted(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, memory.Counter]:
     """Make parameters and state as before the first generation; count what they share.
 
     Raises epsilon.TableTooSmall, MemoryError.
     """
-    layout, counter = make_layout(config, env), Counter(ranks)
+    layout, counter = make_layout(config, env), memory.Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
     operators = set_up.make_operators(config, layout)
     params = Params(config, layout, env.horizon, noise, operators)
@@ -38,7 +37,7 @@ def count_shared(config: Config, env: envs.Env, ranks: int) -> int:
 def networks(config: Config, env: envs.Env) -> list[Line]:
     """Refuse networks that do not fit in rank 0's memory; nothing where they do."""
     try:
-        network_memory.refuse_too_large(config, env, ram.total())
+        memory.refuse_networks(config, env, ram.total())
     except TooLarge as error:
         return [Line("networks", "too large", str(error), True)]
     return []
@@ -70,15 +69,15 @@ def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
 
 def replay(config: Config, env: envs.Env) -> list[Line]:
     """Look at the memory that the replay comes to take, on rank 0's node."""
-    if not replay_memory.table(config):
+    if not memory.table(config):
         return []
-    need, total, free = replay_memory.replay_bytes(config, env), ram.total(), ram.free()
+    need, total, free = memory.replay_bytes(config, env), ram.total(), ram.free()
     where = "on rank 0's node, which"
     if shares_replay(ALGORITHMS[config.algorithm].State):
         where = "on each node, among what its ranks share; rank 0's"
     found = f"comes to take {size(need)} {where} has {size(total)} of memory, {size(free)} free"
     try:
-        replay_memory.refuse_too_large(config, env, total)
+        memory.refuse_replay(config, env, total)
     except TooLarge as error:
         return [Line("replay", found, str(error), True)]
     return [Line("replay", found, "more than is free now" if need > free else "")]

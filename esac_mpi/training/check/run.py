@@ -10,7 +10,7 @@ from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.record import Run, source
-from esac_mpi.training import provenance, replay_memory, set_up, warm_start
+from esac_mpi.training import memory, provenance, set_up, warm_start
 from esac_mpi.training.active_run import spent
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
@@ -68,7 +68,7 @@ def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     if better and name in NAMES and value_of(config, name) == "root":
         better += f"; in a new run with --{name} ranks they play its training episodes"
     lines = [Line("work", found, better)]
-    if cut := replay_memory.cut_episodes(config, env.horizon):
+    if cut := memory.cut_episodes(config, env.horizon):
         lines.append(Line("learner", "its episodes are cut", cut))
     return lines
 
@@ -101,7 +101,7 @@ def foresee(
         return lines, config.budget
     generation, counters = saved.generation, Counters()
     state.load(counters, saved.state, "counters.")
-    if why := replay_memory.too_small(config, env.horizon, saved):
+    if why := memory.too_small(config, env.horizon, saved):
         return [Line("run", f"refused at generation {generation}", why, True)], None
     done = spent(config, generation, counters, saved.wall_seconds)
     if end := set_up.end_of(config, run, done):
