@@ -10,11 +10,10 @@ line hold only what differs. A table stands with its family (run, evolution, off
 whole.py makes them one Config. What others use of all this is named here.
 """
 
-from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.automatic import automatic, estimate, resolve_on_ranks
 from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.command_line import as_option, as_words, load
-from esac_mpi.config.distribution import CEM, CEMRL, individuals
+from esac_mpi.config.distribution import AESRL, CEM, CEMRL, individuals
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
 from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, flatten, hint, marks, value_of

@@ -1,20 +1,41 @@
-"""Tables of the cross-entropy methods, with gradients and without."""
+"""Tables of distributions of policies: cross-entropy methods, and AES-RL, which moves at once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from esac_mpi.config.bounds import (
+    COUNT,
+    AutoFloat,
     AutoInt,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    at_least,
+    at_most,
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import HIDDEN, OnlyWith, Problem, Reads, Selecting, Whole
+from esac_mpi.config.table import (
+    HIDDEN,
+    OnlyWith,
+    OnlyWithOne,
+    Problem,
+    Reads,
+    Selecting,
+    Whole,
+)
+
+RANGED = ("linear", "sigmoid")
+SIGNED = (*RANGED, "absolute", "relative")
+WITH_SIGN = OnlyWithOne(mean_rule=("linear", "absolute", "relative"), sigmoid_signless=False)
+BY_RETURN = ("full_move", *SIGNED)
+BY_RANK = OnlyWith(mean_rule="rank_oldest")
+SUCCESS = OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
+FIXED = OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")
+WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
 
 
 @dataclass(frozen=True)
@@ -110,3 +131,126 @@ def individuals(table: CEM) -> tuple[int, int]:
     n = table.population_size
     trained = getattr(table, "trained_fraction", 0.0)
     return max(1, round(exact(table.elite_fraction) * n)), round(exact(trained) * n)
+
+
+@dataclass(frozen=True)
+class AESRL(Critics, Selecting):
+    """Asynchronous ES-RL: CEM-RL without waiting for a generation (Lee et al. 2020). P: the
+    paper. C: its public code."""
+
+    READS = Reads(("learner",), without=("policy.output",))
+
+    workers: AutoInt = 5
+    """Virtual workers, on which results depend, each with one individual at a time [workers]. P, C:
+    5. auto: the ranks of the run's first start but one, at least 1; it is kept with the run."""
+    update_cost: AutoFloat = 100.0
+    """What an individual's update lasts on the clock of results [environment steps]. Ours. auto:
+    measured at the run's first start, to two digits; it is kept with the run."""
+    critic_cost: AutoFloat = 1.8
+    """What an update of the critics lasts there [updates of an individual]. Ours. auto: so, too."""
+    order: Literal["virtual", "arrival"] = "virtual"
+    """Order of results. virtual: by the clock of `workers` and `update_cost`, the same on any
+    ranks. arrival: as they come in (P, C), recorded in metrics.h5, where `replay` finds it."""
+    replay: Annotated[str, OnlyWith(order="arrival")] = ""
+    """Run directory of a finished run with order = arrival, which is made again to the bit.
+    Settings as there; no larger budget."""
+    arrivals_per_generation: PositiveInt = 10
+    """Individuals of a row of metrics [individuals]; unless set, `workers` if more. Ours."""
+    mean_rule: Literal["full_move", "linear", "sigmoid", "absolute", "relative", "rank_oldest"] = (
+        "relative"
+    )
+    """How the mean moves: all the way to a better individual (P: Eq. 5), by a fixed range (Eqs. 6
+    to 8), a baseline (Eqs. 9, 10); or as CEM's (Eqs. 1, 2; C: ACEM-RL)."""
+    variance_rule: Annotated[
+        Literal["adaptive", "fixed", "success"], OnlyWith(mean_rule=BY_RETURN)
+    ] = "adaptive"
+    """How the variance moves: by Welford's formula (P: Eq. 11) with n of the mean's own ratio (Eq.
+    12) or a fixed n; or by Rechenberg's rule of one success in five, of the (1+1)-ES."""
+    fitness_range: Annotated[PositiveFloat, OnlyWith(mean_rule=RANGED)] = 2000.0
+    """Range r of linear and sigmoid [return]. C: HalfCheetah; others: configs/aes_rl/."""
+    relative_baseline: Annotated[PositiveFloat, OnlyWith(mean_rule="relative")] = 2000.0
+    """Baseline f_b of relative, below the mean's return [return]. C: as fitness_range."""
+    absolute_baseline: Annotated[NonNegativeFloat, OnlyWith(mean_rule="absolute")] = 2000.0
+    """How far below 0 the baseline of absolute is, -f_b [return]. C: as fitness_range."""
+    p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
+    """Factor of the move to a better individual. P: Eq. 7; C: none."""
+    p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED), WITH_SIGN] = 0.0
+    """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
+    sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
+    """Let the sigmoid know no such factors (C): worse individuals draw the mean, too."""
+    variance_init: Annotated[PositiveFloat, at_least(1e-18)] = 1e-3
+    """Variance of every weight at the start. C: 1e-3, called sigma there."""
+    variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
+    """Least variance after a change. C."""
+    variance_n: Annotated[PositiveFloat, FIXED] = 10.0
+    """n of fixed [individuals]. P, C: 10."""
+    variance_least_p: Annotated[Fraction, WELFORD] = 1e-3
+    """A smaller move of the mean leaves the variance as it is. C; P: 0."""
+    ring_size: Annotated[PositiveInt, BY_RANK] = 10
+    """Newest arrivals that are ranked, once there are so many [individuals]. C: 10."""
+    elite_fraction: Annotated[Fraction, BY_RANK] = 0.5
+    """Share of them, rounded, to which the distribution moves, 1 / ring_size of the way. C."""
+    elite_weights: Annotated[Literal["log", "equal"], BY_RANK] = "log"
+    """Weights of these, as `cem_rl.elite_weights`. C."""
+    damp: Annotated[NonNegativeFloat, BY_RANK] = 1e-3
+    """What is added to the variance before the first move. C."""
+    damp_limit: Annotated[NonNegativeFloat, BY_RANK] = 1e-5
+    """What it goes to, a step before every move. C."""
+    damp_tau: Annotated[Fraction, BY_RANK] = 0.95
+    """Share of it that ring_size such steps leave. C: 0.95, but 0.9 in effect."""
+    cov_extra_div: Annotated[bool, BY_RANK] = True
+    """Divide the elites' weighted variance by their number once more (C), or not (P)."""
+    success_window: Annotated[PositiveInt, SUCCESS] = 10
+    """Arrivals over which successes are counted [individuals]. C."""
+    success_threshold: Annotated[Fraction, SUCCESS] = 0.2
+    """Share of successes above which the variance grows. C."""
+    success_factor: Annotated[PositiveFloat, at_most(1), SUCCESS] = 0.99
+    """What it is multiplied by where it shrinks; it grows by the inverse. C."""
+    success_frozen: Annotated[bool, SUCCESS] = False
+    """Whether the window stays what its first arrivals made it (C), or slides."""
+    rl_gain: NonNegativeFloat = 50.0
+    """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
+    rl_share: Fraction = 0.5
+    """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
+    mean_episodes: Annotated[NonNegativeInt, COUNT] = 5
+    """Episodes of the mean that an individual's worker plays, for its return [episodes];
+    rank_oldest reads none. They are not of nominal_steps. C: 5."""
+    mean_reused: Annotated[bool, OnlyWith(mean_rule=BY_RETURN)] = True
+    """Play these only until the return of the mean is known, and again once it has moved (ours), or
+    with every individual (C)."""
+    start_steps: NonNegativeInt = 10_000
+    """Steps of individuals before any is trained and, but in C, the distribution moves [steps]."""
+    actor_updates_window: PositiveInt = 10
+    """Last individuals whose steps a trained one makes as many updates as [individuals]. C: 10."""
+    critic_chunk: PositiveInt = 1000
+    """Updates after which the critic is seen by others [updates]; at most one a step. C: 1000."""
+    batch_size: PositiveInt = 256
+    """Transitions per update. C."""
+    replay_capacity: PositiveInt = 200_000
+    """Transitions kept, once on every node [transitions]. C."""
+
+    @property
+    def follows(self) -> str | None:
+        """The run whose order of results is followed; "" = it is recorded, None = it is virtual."""
+        return self.replay if self.order == "arrival" else None
+
+    @property
+    def of_critic(self) -> float:
+        """What an update of the critics lasts on the virtual clock [environment steps]."""
+        return self.critic_cost * self.update_cost
+
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield rules that do not go together, and one that does not search."""
+        yield from super().problems(table, config)
+        rule, variance = f"mean_rule = {self.mean_rule}", f"variance_rule = {self.variance_rule}"
+        if self.mean_rule == "full_move" and self.variance_rule != "success":
+            why = f"with {variance} every success narrows the search, and nothing widens it"
+            yield "mean_rule", f"{why}; variance_rule = success"
+        if self.variance_rule == "success" and self.mean_rule != "full_move":
+            yield "variance_rule", f"goes with mean_rule = full_move, not {self.mean_rule}"
+        if self.mean_rule != "rank_oldest" and not self.mean_episodes:
+            why = f"{rule} compares with the mean's return"
+            yield "mean_episodes", f"{why}; 1 or more, or mean_rule = rank_oldest"
+        if self.mean_rule in ("absolute", "relative") and not self.rl_share:
+            why = f"with {rule} nothing would search"
+            yield "rl_share", f"{why}; linear, sigmoid or full_move"

@@ -8,8 +8,8 @@ public code's choices and keeps its dead operators dead, but not its crashes.
 from dataclasses import fields
 from typing import Any
 
-from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import AUTO
+from esac_mpi.config.distribution import AESRL
 from esac_mpi.config.evolution import ESAC, Evolution
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.reads import reads

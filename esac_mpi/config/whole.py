@@ -5,9 +5,8 @@ from importlib.metadata import EntryPoint, entry_points
 from keyword import iskeyword
 from typing import Any, Literal, TypeVar
 
-from esac_mpi.config.asynchronous import AESRL
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
-from esac_mpi.config.distribution import CEM, CEMRL
+from esac_mpi.config.distribution import AESRL, CEM, CEMRL
 from esac_mpi.config.evolution import ES, ESAC
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
