@@ -24,6 +24,7 @@ from esac_mpi.record.replays import Replay
 from esac_mpi.record.status import describe_death, now, read_status, starts, write_status, writer
 
 PUBLISH_EVERY = 30.0  # least time between two metrics.h5 [s]
+Origin = Mapping[str, str | int | float]  # where a run comes from: machine, versions, task, by name
 
 logger = logging.getLogger(__name__)
 
@@ -42,9 +43,7 @@ class Run:
     and metrics.h5 [s, bytes].
     """
 
-    def __init__(
-        self, path: Path, config: Config, provenance: Mapping[str, str | int | float]
-    ) -> None:
+    def __init__(self, path: Path, config: Config, origin: Origin) -> None:
         self.path = Path(os.path.realpath(path))  # of links in a circle, too
         self.config = config
         self.restored: Checkpoint | None = None
@@ -64,23 +63,17 @@ class Run:
         self._segments: dict[int, Segment] = {}
         self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
         self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
-        self._attributes: dict[str, Any] = {**provenance, "config": to_toml(config)}
+        self._attributes: dict[str, Any] = {**origin, "config": to_toml(config)}
         self._hashes: dict[str, Any] = {}  # checkpoint_generation, theta_sha256, state_sha256
         self._published = -math.inf
 
     @classmethod
-    def begin(
-        cls,
-        path: Path,
-        config: Config,
-        provenance: Mapping[str, str | int | float],
-        fresh: bool = False,
-    ) -> "Run":
+    def begin(cls, path: Path, config: Config, origin: Origin, fresh: bool = False) -> "Run":
         """Make the directory or go on in it, locked. Raises Refused, Unreadable with no change.
 
         fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
         """
-        run = cls(path, config, provenance)
+        run = cls(path, config, origin)
         try:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
@@ -101,18 +94,12 @@ class Run:
         return run
 
     @classmethod
-    def foresee(
-        cls,
-        path: Path,
-        config: Config,
-        provenance: Mapping[str, str | int | float],
-        fresh: bool = False,
-    ) -> "Run":
+    def foresee(cls, path: Path, config: Config, origin: Origin, fresh: bool = False) -> "Run":
         """Foresee the run that begin() would take up, without history; nothing is made.
 
         A run that holds it is waited for as begin() does. Raises what begin() would.
         """
-        run = cls(path, config, provenance)
+        run = cls(path, config, origin)
         try:
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
@@ -201,6 +188,11 @@ class Run:
         self.dropped = max(0, shown.generations - self.generations)
         if shown.generations == self.generations:
             self._final = select_group(final, "final")
+
+    @property
+    def saved_generation(self) -> int:
+        """The generation of the newest checkpoint, 0 before the first."""
+        return int(self._hashes.get("checkpoint_generation", 0))
 
     @property
     def generations(self) -> int:

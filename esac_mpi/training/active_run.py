@@ -58,7 +58,6 @@ class Job:
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of generations, on rank 0
     has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # checkpoints' [s, bytes]
-    checkpointed: int = 0  # generation of the newest checkpoint of the loop
     # since when no checkpoint could be written; inf: the last one was [s]
     unsaved: float = math.inf
 
@@ -71,12 +70,6 @@ class Job:
     def evaluated(self) -> bool:
         """Whether this generation is one of those that are evaluated."""
         return self.state.generation % self.config.evaluation.every == 0
-
-    @property
-    def saved_generation(self) -> int:
-        """The generation of the newest checkpoint, 0 of a new run. Rank 0 only."""
-        restored = self.run.restored if self.run else None
-        return max(self.checkpointed, restored.generation if restored else 0)
 
 
 def at_end(job: Job) -> bool:
@@ -143,6 +136,7 @@ def save_policy(job: Job, best: Best) -> None:
 
 def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     """Save the state when it is time; return the last try (generation, clock). Rank 0 only."""
+    assert job.run is not None
     due, since = job.config.checkpoint, job.world.clock() - tried[1]
     made = job.state.generation - tried[0]
     by_generation = due.every_generations and made >= due.every_generations
@@ -150,7 +144,7 @@ def checkpoint_if_due(job: Job, tried: tuple[int, float]) -> tuple[int, float]:
     again = math.isfinite(job.unsaved) and since >= min(RETRY, 60 * due.unsaved_minutes or RETRY)
     if not (by_generation or by_time or again):
         return tried
-    if save(job, "running") or job.checkpointed == job.state.generation:
+    if save(job, "running") or job.run.saved_generation == job.state.generation:
         job.unsaved = math.inf
     else:
         give_up_unsaved(job)
@@ -179,7 +173,7 @@ def describe_saved(job: Job) -> str:
     file = next((place / name for name in (CHECKPOINT, PREVIOUS) if is_there(place / name)), None)
     if not file:
         return f"nothing is saved in {place}"
-    return f"saved is generation {job.saved_generation}, in {file}"
+    return f"saved is generation {job.run.saved_generation}, in {file}"
 
 
 def say_files(path: Path, policy: bool) -> None:
@@ -201,7 +195,6 @@ def save(job: Job, status: str, best: Best | None = None, final: Best | None = N
     parts = gather_checkpoint(job)
     if not attempt(lambda: run.checkpoint(job.state.generation, *parts)):
         return False
-    job.checkpointed = job.state.generation
     job.saving.append((run.checkpoint_seconds, run.checkpoint_bytes))
     return attempt(lambda: run.status(status, job.state.generation, **results(job, best, final)))
 
@@ -223,11 +216,11 @@ def fail(job: Job, error: BaseException | None = None) -> None:
         job.display.close()
     with suppress(Exception):
         if error is None:
-            job.run.status("failed", job.saved_generation)
+            job.run.status("failed", job.run.saved_generation)
             return
         job.world.record(last_words(error), "")
         if why := reason(error):
-            job.run.status("failed", job.saved_generation, reason=why)
+            job.run.status("failed", job.run.saved_generation, reason=why)
 
 
 def let_ranks_record(job: Job) -> None:
