@@ -142,6 +142,6 @@ def test_what_a_rank_cannot_measure_leaves_a_line(place, monkeypatch, capfd):
     def fails(*given):
         raise MemoryError("no room for a child")
 
-    monkeypatch.setattr(cost.operators, "seconds", fails)
+    monkeypatch.setattr(cost.measured, "seconds", fails)
     assert checked(*TINY_ES, "--run-dir", place) == 0
     assert "none: MemoryError: no room for a child" in capfd.readouterr().out
