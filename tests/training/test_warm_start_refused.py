@@ -127,7 +127,7 @@ def test_a_source_that_cannot_be_seen_is_a_sentence(
     sources, tmp_path, monkeypatch, capfd, number, code, said
 ):
     source = sources("es")
-    monkeypatch.setattr("esac_mpi.training.warm_start.source.is_run", failing(number))
+    monkeypatch.setattr("esac_mpi.training.warm_start.is_run", failing(number))
     assert started(tmp_path / "run", *options("es"), "--seed", 1, "--from", source) == code
     assert said in sentence(capfd)
     assert not (tmp_path / "run").exists()
