@@ -17,16 +17,22 @@ from esac_mpi.config.distribution import AESRL, CEM, CEMRL, individuals
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
 from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, flatten, hint, marks, value_of
-from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, to_toml
+from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, suggest, to_toml
 from esac_mpi.config.genetic import ERL, imitations
-from esac_mpi.config.names import suggest
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
 from esac_mpi.config.reads import FREE, WARN, differences, find_unread, unread_in
 from esac_mpi.config.renamed import renew_name
-from esac_mpi.config.resolution import change, find_idle, resolve, resolve_all, settings, to_plain
-from esac_mpi.config.rules import check
+from esac_mpi.config.resolution import (
+    change,
+    check,
+    find_idle,
+    resolve,
+    resolve_all,
+    settings,
+    to_plain,
+)
 from esac_mpi.config.run import (
     Budget,
     Checkpoint,

@@ -1,4 +1,4 @@
-"""Bounds of single fields, declared in their type annotations; rules.py checks values.
+"""Bounds of single fields, declared in their type annotations; resolution.py checks values.
 
 Three of them, as the tables have them:
 

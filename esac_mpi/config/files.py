@@ -1,5 +1,6 @@
 """Configuration files: TOML in, TOML out."""
 
+import difflib
 import json
 import os
 import re
@@ -11,9 +12,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.config.fields import DEFAULTS, NAMES, choices, flatten, hint
-from esac_mpi.config.names import check_name, complete
+from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
+from esac_mpi.config.reads import reads
 from esac_mpi.config.renamed import refuse_former, renew, renew_name
-from esac_mpi.config.whole import INSTALLED, Config, ConfigError
+from esac_mpi.config.whole import ALGORITHMS, INSTALLED, Config, ConfigError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import CONFIG, is_run, regular
@@ -26,6 +28,16 @@ KWARGS = "task.kwargs"  # of the task's maker: a table of any names
 ONE = f"{KWARGS}."  # begins the name of one of them
 # a key of another file: what that file is, and its command
 USES = {"variants": ("an experiment", "experiment"), "trials": ("a search", "search")}
+# what was done in 0.1.0, before there were fields for it or others were the defaults
+BEFORE: dict[str, Any] = {
+    **SIZES,
+    **NUMBERS,
+    **{f"{table}.reward_shift": 0.0 for table in ("es", "cem", "cem_rl", "aes_rl", "erl")},
+    "aes_rl.mean_reused": False,
+    "esac.transfer_at_once": False,
+    "erl.injection": "kept",
+}
+FEW = 5  # fields of a table that one sentence can name
 KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or false"}
 
 
@@ -83,6 +95,51 @@ def _coerce(
         check_name(name, source, algorithm)
         found[name] = _typed(name, value, source)
     return found
+
+
+def check_name(name: str, source: str, algorithm: Any) -> None:
+    """Raise ConfigError for the name of no field, naming one like it that the algorithm reads.
+
+    algorithm: None where it is not known yet.
+    """
+    if name in NAMES:
+        return
+    if within := [other for other in NAMES if other.startswith(f"{name}.")]:
+        told = f"'{name}' is a table of settings, which has no value of its own"
+        raise ConfigError(f"{source}: {told}: name one of them, such as {within[0]}")
+    there, chosen = NAMES, "NAME"
+    if algorithm in ALGORITHMS:
+        there = tuple(field for field in NAMES if reads(algorithm, field))
+        chosen = algorithm
+    table = f"{name.rpartition('.')[0]}."
+    beside = [other for other in there if other.startswith(table)]
+    if beside and sum(other.startswith(table) for other in NAMES) <= FEW:
+        said = suggest(name, beside)
+    else:
+        said = suggest(name, there, f"--algorithm {chosen} --help lists them")
+    raise ConfigError(f"{source}: unknown key '{name}'; {said}")
+
+
+def suggest(name: str, among: Collection[str], otherwise: str = "") -> str:
+    """Suggest a name like this one, `otherwise` if there is none, or else list all."""
+    there = {other.casefold(): other for other in among}
+    for near in difflib.get_close_matches(name.casefold(), there):  # of a likeness of 0.6 and more
+        ends = name.casefold().rpartition(".")[2], near.rpartition(".")[2]
+        # a table in common is no likeness
+        alike = difflib.SequenceMatcher(None, *ends).ratio() >= 0.6
+        if alike or near.startswith(f"{name.casefold()}."):
+            return f"did you mean '{there[near]}'?"
+    return otherwise or f"there are {', '.join(among)}"
+
+
+def complete(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete the {dotted name: value} of a run's own file by what its version did."""
+    before = dict(BEFORE)
+    if "esac.transfer_wins" not in values:
+        before |= PRINTED
+    if "aes_rl.order" not in values:
+        before["aes_rl.critic_cost"] = 1.0  # it had none
+    return before | dict(values)
 
 
 def gather_kwargs(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,21 +2,32 @@
 
 It keeps beside its values the names of those that a person said (Config.said). A run's own file
 means its values as they are. Where another algorithm or preset is named beside it, what was said
-goes on, and all else is resolved anew.
+goes on, and all else is resolved anew. Whether it can be run say the bounds at its fields, then the
+rules of its tables.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from esac_mpi.config.fields import DEFAULTS, NAMES, amend, flatten
+from esac_mpi.config.automatic import estimate
+from esac_mpi.config.bounds import Bound, is_text
+from esac_mpi.config.fields import (
+    DEFAULTS,
+    NAMES,
+    amend,
+    as_text,
+    choices,
+    flatten,
+    marks,
+    value_of,
+)
 from esac_mpi.config.files import SAID, UNSAVED, from_table
 from esac_mpi.config.presets import Settings, complete_half, pairs, preset
-from esac_mpi.config.reads import find_unread
-from esac_mpi.config.rules import check
+from esac_mpi.config.reads import COMMON, find_unread, reads, tables
 from esac_mpi.config.whole import Config, ConfigError, table_of
 from esac_mpi.host import paths
 
@@ -26,6 +37,8 @@ CHOICES = ("algorithm", *BY_PRESET)  # they set others
 BUDGET = [name for name in NAMES if name.startswith("budget.")]
 USUAL = "budget.nominal_steps"  # the limit that a run has by default
 Hear = Callable[[str], None]
+# members in the place of a population that is "auto": what has no room in these has none in fewer
+LARGE = 1000
 
 
 def resolve_all(file: Settings, named: Settings, who: str, source: str, warn: Hear) -> Config:
@@ -156,3 +169,32 @@ def refuse_unread(config: Config, named: Iterable[str], who: str) -> None:
         told.append(f"{dashes}{name}: {why}{like}")
     if told:
         raise ConfigError(f"{who}: {'; '.join(told)}")
+
+
+def check(config: Config) -> None:
+    """Raise ConfigError unless every field, and every combination of fields, can be run."""
+    for problem in problems(config):
+        raise ConfigError(problem)
+
+
+def problems(config: Config) -> Iterator[str]:
+    """Yield what is wrong; only the first is sure, as rules expect values within their bounds."""
+    for name, value in flatten(config):
+        if not reads(config.algorithm, name):
+            continue
+        if isinstance(value, str) and name not in UNSAVED and not is_text(value):
+            yield (
+                f"{name} = {value!r}: "
+                "not UTF-8, so that no file of the run could hold it; give it another name"
+            )
+        if isinstance(value, str) and value in choices(name):
+            continue
+        bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]
+        for v in value if isinstance(value, tuple) else (value,):
+            yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))
+    config = estimate(config, LARGE)
+    for table in (*COMMON, *tables(config.algorithm)):
+        for names, wrong in getattr(config, table).problems(table, config):
+            dotted = [name if "." in name else f"{table}.{name}" for name in names.split()]
+            found = (f"{name} = {as_text(value_of(config, name))}" for name in dotted)
+            yield f"{', '.join(found) or table}: {wrong}"

@@ -10,7 +10,7 @@ from conftest import ROOT, finish
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
 from esac_mpi.config import ES, ESAC, Config, ConfigError, as_words, load, read_file
-from esac_mpi.config.names import suggest
+from esac_mpi.config.files import suggest
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search import study
 from esac_mpi.training.api import resolve

@@ -1,4 +1,4 @@
-"""The generations that an algorithm with barriers will ask for, made of measured pieces.
+"""The generations that an algorithm will ask for, made of measured pieces.
 
 Who yields them is said here, once for all; an algorithm of one's own has `expected` in its module
 (docs/how-to/extend.md). When ESAC's phases begin and end, and who is born in ERL, the algorithms
@@ -9,10 +9,11 @@ nothing.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,12 +21,28 @@ from esac_mpi import config as configuration
 from esac_mpi.algorithms import ALGORITHMS, erl_births, es, esac_timing
 from esac_mpi.algorithms.declaration import shared_episodes, updates_owed
 from esac_mpi.comm import schedule
+from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
+from esac_mpi.comm.clock.task_order import Arrival, Giving, piece, queue
+from esac_mpi.comm.clock.tasks import Piece, Section
 from esac_mpi.config import Config, Evolution, amend, exact, imitations, individuals
 from esac_mpi.config.table import Table
 from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.operators.selection import Births, Kind
+from esac_mpi.operators.update_rules import is_trained
+
+EFFORT = 50  # members of a generation with barriers that take the clock as long as an arrival
+
+
+class Moment(NamedTuple):
+    """Where a run has come to at the end of a generation."""
+
+    now: float  # [s]
+    work: float  # of all ranks in this generation [s]
+    env_steps: float  # of this generation
+    nominal_steps: float
+    effort: int  # members that the clock has followed in it, or what is as much
 
 
 def generations(config: Config, pieces: Pieces) -> Iterator[Made]:
@@ -216,6 +233,56 @@ def of_learner(config: Config, pieces: Pieces) -> Iterator[Made]:
         seconds = updates_owed(config, name, k * steps, steps) * pieces.updating + playing
         one = Generation(pieces.lasting(shared, k), np.ones(shared), phase=seconds)
         yield Made(one, steps, steps)
+
+
+def of_arrivals(
+    config: Config, pieces: Pieces, on: Cluster, evaluations: Iterator[np.ndarray]
+) -> Iterator[Moment]:
+    """Yield where a run of AES-RL has come to, by generations of so many arrivals.
+
+    Its tasks go through a clock of their own. evaluations: of each generation, episodes [s].
+    """
+    aes = config.aes_rl
+    virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
+    turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
+    clock = queue(Giving(aes, draw_individuals(config, aes, pieces), lambda n: turn), aes, on)
+    arrived = aes.arrivals_per_generation
+    steps = arrived * pieces.length  # of individuals' own episodes
+    before = 0.0
+    for evaluation in evaluations:
+        now = clock.go(Section(arrived, evaluation=evaluation))
+        busy = float(clock.busy.sum())
+        played = steps * (1 + aes.mean_episodes) + evaluation.size * pieces.length
+        done = busy - before + float(evaluation.sum())
+        yield Moment(now, done, played, steps, EFFORT * arrived)
+        before = busy
+
+
+def draw_individuals(
+    config: Config, aes: configuration.AESRL, pieces: Pieces
+) -> Callable[[int, int, bool], Arrival]:
+    """Make what draws a worker's next individual: its updates, its own episode, those of the mean.
+
+    Of (worker, virtual start [steps], whether there is something to learn from).
+    """
+    numbers = count()
+    drawn = Counter({True: 1, False: 1})  # trained or not, since there is something to learn from
+    most = round(aes.actor_updates_window * pieces.length)
+
+    def draw(worker: int, now: int, taught: bool) -> Arrival:
+        number = next(numbers)
+        length = float(np.take(pieces.lengths, number, mode="wrap"))
+        random = generator(config.seed, Purpose.SELECTION, number)
+        learns = taught and is_trained(drawn[True], drawn[False], aes.rl_gain, aes.rl_share, random)
+        drawn[learns] += taught
+        updates = most if learns else 0
+        steps = length + aes.mean_episodes * pieces.length
+        lasted = math.ceil(aes.update_cost * updates) + steps
+        played = float(pieces.lasting(1 + aes.mean_episodes, number).sum())
+        work = piece(played, updates * pieces.training, updates, lasted, aes.update_cost)
+        return Arrival(worker, round(length), work)
+
+    return draw
 
 
 WITH_BARRIERS: dict[type[Table], Callable[[Config, Pieces], Iterator[Made]]] = {

@@ -10,9 +10,7 @@ from esac_mpi.comm.clock.cluster import Cluster, steps
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Clock
 from esac_mpi.config import AESRL, Config
-from esac_mpi.training.forecast import arrivals
-from esac_mpi.training.forecast.arrivals import Moment
-from esac_mpi.training.forecast.generations import WITH_BARRIERS, generations
+from esac_mpi.training.forecast.generations import WITH_BARRIERS, Moment, generations, of_arrivals
 
 LONGEST = 2000  # generations that are followed at most
 PIECES = 100_000  # members in all of them, but for two evaluations
@@ -64,7 +62,7 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
         pieces.lasting(0 if k % config.evaluation.every else episodes, k) for k in count(1)
     )
     if type(config.own) is AESRL:
-        yield from arrivals.moments(config, pieces, on, evaluations)
+        yield from of_arrivals(config, pieces, on, evaluations)
         return
     clock = Clock(on)
     # both without an end
