@@ -87,7 +87,7 @@ def job(monkeypatch, clock, save, **checkpoint):
     state = SimpleNamespace(generation=1000)
     monkeypatch.setattr(active_run, "save", lambda *_: save())
     monkeypatch.setattr(active_run, "describe_saved", lambda _: "")
-    run = SimpleNamespace(path="nowhere", restored=None)
+    run = SimpleNamespace(path="nowhere", saved_generation=0)
     return active_run.Job(config, world, None, None, state, None, None, run)
 
 
