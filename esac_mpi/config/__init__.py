@@ -27,9 +27,9 @@ from esac_mpi.config.renamed import renew_name
 from esac_mpi.config.resolution import (
     change,
     check,
-    find_idle,
     resolve,
     resolve_all,
+    resolve_given,
     settings,
     to_plain,
 )
@@ -52,8 +52,8 @@ __all__ = [
     "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
     "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "amend", "as_option", "as_text",
     "as_words", "automatic", "change", "check", "child_slots", "differences", "estimate", "exact",
-    "find_idle", "find_unread", "flatten", "from_table", "hint", "imitations", "individuals",
-    "load", "marks", "members", "read_file", "read_toml", "renew_name", "resolve", "resolve_all",
+    "find_unread", "flatten", "from_table", "hint", "imitations", "individuals", "load", "marks",
+    "members", "read_file", "read_toml", "renew_name", "resolve", "resolve_all", "resolve_given",
     "resolve_on_ranks", "settings", "slots", "suggest", "table_of", "to_plain", "to_toml",
     "unread_in", "value_of", "winners",
 ]  # fmt: skip

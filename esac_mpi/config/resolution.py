@@ -25,11 +25,11 @@ from esac_mpi.config.fields import (
     marks,
     value_of,
 )
-from esac_mpi.config.files import SAID, UNSAVED, from_table
+from esac_mpi.config.files import SAID, UNSAVED, from_table, read_file
 from esac_mpi.config.presets import Settings, complete_half, pairs, preset
 from esac_mpi.config.reads import COMMON, find_unread, reads, tables
 from esac_mpi.config.whole import Config, ConfigError, table_of
-from esac_mpi.host import paths
+from esac_mpi.host import log, paths
 
 PATHS = ("run_dir", "start_from", "aes_rl.replay")
 BY_PRESET = ("esac.preset", "erl.preset")
@@ -60,6 +60,24 @@ def resolve_all(file: Settings, named: Settings, who: str, source: str, warn: He
     if is_anew(file, named) and (vain := find_idle(config)):
         warn(f"{source}: this run does not read {', '.join(vain)}")
     return config
+
+
+def resolve_given(
+    config: Config | str | os.PathLike[str] | None, given: Mapping[str, Any], warn: Hear = log.warn
+) -> Config:
+    """Change a file, another configuration or the defaults by settings of Python.
+
+    `warn` hears what is set in vain. Raises ConfigError.
+    """
+    who = "settings"
+    if isinstance(config, Config):
+        found = change(config, settings(given, who, dict(flatten(config))), who)
+        if unread := find_idle(found):
+            warn(f"Config: this run does not read {', '.join(unread)}")
+        return found
+    source = "" if config is None else os.fspath(config)
+    file = {} if config is None else read_file(source)
+    return resolve_all(file, settings(given, who, file), who, source, warn)
 
 
 def change(config: Config, named: Settings, who: str) -> Config:

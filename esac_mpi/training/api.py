@@ -6,26 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from esac_mpi.config import (
-    Config,
-    as_words,
-    change,
-    find_idle,
-    flatten,
-    read_file,
-    resolve_all,
-    settings,
-    to_plain,
-)
+from esac_mpi.config import Config, as_words, resolve_given, to_plain
 from esac_mpi.host import errors, process_start
-from esac_mpi.host.log import warn
 
 if TYPE_CHECKING:
     from esac_mpi.record import RunFiles
     from esac_mpi.training.loop import Listener
 
 Settings = Mapping[str, Any]
-WHO = "settings"  # in messages
 SENTENCES = {
     errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
     errors.RunError.code: (
@@ -82,7 +70,7 @@ def train(
         command.append("--fresh")
     alike = repr((config, given, fresh))  # not places, which may have the time in their names
     asked = session.Asked(
-        lambda: (resolve(config, named), bool(fresh)), command, callback, alike=alike
+        lambda: (resolve_given(config, named), bool(fresh)), command, callback, alike=alike
     )
     try:
         code, path, _ = session.guest(asked, quiet)
@@ -119,15 +107,3 @@ def import_training() -> tuple[Any, Any]:
             raise ImportError(told) from None
         raise
     return session, ended
-
-
-def resolve(config: Config | str | os.PathLike[str] | None, given: Settings) -> Config:
-    """Change a file, another configuration or the defaults by settings. Raises ConfigError."""
-    if isinstance(config, Config):
-        found = change(config, settings(given, WHO, dict(flatten(config))), WHO)
-        if unread := find_idle(found):
-            warn(f"Config: this run does not read {', '.join(unread)}")
-        return found
-    source = "" if config is None else os.fspath(config)
-    file = {} if config is None else read_file(source)
-    return resolve_all(file, settings(given, WHO, file), WHO, source, warn)

@@ -11,9 +11,9 @@ from esac_mpi import __version__
 from esac_mpi.__main__ import main
 from esac_mpi.config import ES, ESAC, Config, ConfigError, as_words, load, read_file
 from esac_mpi.config.files import suggest
+from esac_mpi.config.resolution import resolve_given
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search import study
-from esac_mpi.training.api import resolve
 
 NEITHER = "is neither the one configuration file, which ends in .toml, nor the value of an option"
 
@@ -135,7 +135,7 @@ def test_no_field_is_suggested_that_the_algorithm_does_not_read(tmp_path):
     assert refused(str(tmp_path / "es.toml"), "--es.workers", "3").endswith(said)
     assert refused(str(tmp_path / "x.toml")).endswith(said)
     with pytest.raises(ConfigError, match=said):
-        resolve(Config(algorithm="es"), {"es.workers": 3})
+        resolve_given(Config(algorithm="es"), {"es.workers": 3})
     # nor one that is read with others alone, here es.noise = table
     with pytest.raises(ConfigError, match=r"es does not read it$"):
         load("--algorithm es --esac.noise_table_size 9".split())
@@ -197,18 +197,18 @@ def test_a_path_that_no_file_could_hold_is_refused(option):
 def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
     """But for what a preset has set, and for what a half has taken from [esac]."""
     esac, es = ESAC(sigma=0.3, crossover="off"), ES(noise_table_size=5)
-    resolve(Config(algorithm="es", esac=esac, es=es), {})
+    resolve_given(Config(algorithm="es", esac=esac, es=es), {})
     unread = "esac.sigma, esac.crossover, es.noise_table_size"
     assert caplog.messages == [f"Config: this run does not read {unread}"]
     for words in ("es --esac.preset corrected", "pderl", "cem"):
-        resolve(load(["--algorithm", *words.split()])[0], {})
-    resolve(Config(algorithm="es", esac=ESAC(sigma=0.3), es=ES(sigma=0.3)), {})
+        resolve_given(load(["--algorithm", *words.split()])[0], {})
+    resolve_given(Config(algorithm="es", esac=ESAC(sigma=0.3), es=ES(sigma=0.3)), {})
     assert len(caplog.messages) == 1
 
 
 def test_a_choice_may_be_an_enum_of_texts():
     chosen = Enum("Chosen", {"ES": "es"}, type=str)
-    assert resolve(None, {"algorithm": chosen.ES}).algorithm.__class__ is str
+    assert resolve_given(None, {"algorithm": chosen.ES}).algorithm.__class__ is str
 
 
 @pytest.mark.parametrize(
@@ -220,4 +220,4 @@ def test_a_choice_may_be_an_enum_of_texts():
 )
 def test_settings_of_python_have_names_each_once(given, said):
     with pytest.raises(ConfigError, match=said):
-        resolve(None, given)
+        resolve_given(None, given)

@@ -13,9 +13,9 @@ from esac_mpi.analysis.results import rows
 from esac_mpi.analysis.sensitivity import full_name
 from esac_mpi.config import NAMES, ConfigError, load, read_toml
 from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, first_names, renew_name, renew_value
+from esac_mpi.config.resolution import resolve_given
 from esac_mpi.studies.experiments import design
 from esac_mpi.studies.search.journal import Journal
-from esac_mpi.training.api import resolve
 
 THEN = """
 [esac]
@@ -121,7 +121,7 @@ def test_a_setting_that_is_gone_says_what_there_is():
 
 def test_settings_of_python_are_told_the_present_names():
     with pytest.raises(ConfigError) as caught:
-        resolve(None, {"esac.reading": "mended"})
+        resolve_given(None, {"esac.reading": "mended"})
     assert str(caught.value).endswith(
         "esac.reading = 'mended': is called esac.preset = 'corrected' now"
     )

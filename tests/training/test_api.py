@@ -20,11 +20,11 @@ from whole_runs import assert_same_run
 import esac_mpi
 from esac_mpi import Config, NoCheckpoint, NotSaved, Run, RunError, WrongUsage
 from esac_mpi.config import Budget, PolicyNetwork, Task, flatten, load
+from esac_mpi.config.resolution import resolve_given
 from esac_mpi.envs import make
 from esac_mpi.host import log, process_state, threads
 from esac_mpi.play.rollout import ThetaNotFinite
 from esac_mpi.training import active_run, loop
-from esac_mpi.training.api import resolve
 from esac_mpi.training.task_set_up import resolve_by_task
 
 pytestmark = pytest.mark.slow
@@ -74,7 +74,7 @@ def test_keyword_arguments_of_a_task_join_and_a_table_replaces(tmp_path):
             ({"task": {"kwargs": {}}}, {}),
             ({"seed": 1}, rest),
         ):
-            assert resolve(base, given).task.kwargs == kwargs
+            assert resolve_given(base, given).task.kwargs == kwargs
     assert load([str(file)])[0].task.kwargs == rest
 
 
