@@ -13,6 +13,7 @@ from small_runs import shared_bytes
 from esac_mpi import config
 from esac_mpi.config import Config
 from esac_mpi.envs import make
+from esac_mpi.host import affinity
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.params import Params
 from esac_mpi.training import check, set_up
@@ -249,6 +250,19 @@ def test_a_shared_core_and_libraries_with_threads_are_noted(world):
     (blas,) = surroundings.libraries([seen(blas="mkl: 12 thread(s) a rank"), seen()])
     assert "OMP_NUM_THREADS=1" in blas.remedy
     assert not surroundings.libraries([seen()])[0].remedy
+
+
+@pytest.mark.parametrize(
+    ("hosts", "allowed", "threads", "said"),
+    [
+        ("aab", [[0, 1], [0, 1], [0]], 2, []),
+        ("aab", [[3], [3], [0, 1]], 0, ["2 ranks of a share 1 core(s)"]),
+        ("a", [[0]], 2, ["learner.threads = 2, but rank 0 may run on 1 core(s)"]),
+    ],
+)
+def test_ranks_that_share_cores_and_threads_without_one_are_named(hosts, allowed, threads, said):
+    found = affinity.complaints([*hosts], allowed, threads)
+    assert [text[: len(words)] for text, words in zip(found, said, strict=True)] == said
 
 
 def library(cores, ranks, **changes):

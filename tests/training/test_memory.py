@@ -1,19 +1,18 @@
-"""The replay's memory: what a run comes to take, what this machine has, and a refusal before."""
+"""Memory: what networks and replay come to take, what this machine has, a refusal before."""
 
 import math
 from types import SimpleNamespace
 
 import pytest
 from conftest import CORRECTED, TASK
-from in_process import started
+from in_process import checked, started
 
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import Config, amend, table_of
+from esac_mpi.config import Config, amend, load, table_of
 from esac_mpi.host import ram
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, memory
 from esac_mpi.training.ended import TooLarge
-from esac_mpi.training.memory import Counter
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -116,7 +115,7 @@ def test_of_a_replay_that_ranks_share_the_memory_is_what_is_made(config, rows):
     env = SimpleNamespace(observation_size=1, action_size=1, horizon=1000)
     assert memory.replay_bytes(config, env) == rows * 4 * (2 + 1 + 2)
     params = Params(config, make_layout(config, env), 1000, None, SimpleNamespace(critic_size=1))
-    assert len(ALGORITHMS[config.algorithm].init(params, Counter(1)).replay) == rows
+    assert len(ALGORITHMS[config.algorithm].init(params, memory.Counter(1)).replay) == rows
 
 
 def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
@@ -233,3 +232,42 @@ def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said
     found = memory.cut_episodes(amend(Config(), settings), horizon)
     assert said in found
     assert bool(found) == bool(said)
+
+
+CHEETAH = SimpleNamespace(observation_size=17, action_size=6, horizon=1000)
+WIDE = "--policy.hidden 20000 20000 --algorithm".split()
+# vectors of State, thrice with a checkpoint's two images; of actor and critic values, gradient
+# and two moments, all but the gradient copied and in two images
+ES, SAC = 3 * 3, 3 * 1 + 2 * (4 + 3 * 3)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(memory, "GPUS", ())
+
+
+@pytest.mark.parametrize(("algorithm", "vectors"), [("es", ES), ("sac", SAC)])
+def test_what_large_networks_hold_is_counted_in_small_ones(algorithm, vectors, no_gpu):
+    config = load([*WIDE, algorithm])[0]
+    d = make_layout(config, CHEETAH).d
+    assert memory.network_bytes(config, CHEETAH) == pytest.approx(4 * vectors * d, rel=1e-4)
+
+
+def test_networks_that_cannot_fit_are_refused_with_what_would(no_gpu):
+    config = load([*WIDE, "es"])[0]
+    memory.refuse_networks(config, CHEETAH, 14 * 2**30)
+    with pytest.raises(TooLarge) as refusal:
+        memory.refuse_networks(config, CHEETAH, 2**30)
+    said = "policy.hidden = 20000 20000: 400,500,108 parameters, of which es comes to hold 13.4 GiB"
+    assert str(refusal.value).startswith(said)
+    assert "of rank 0 has 1.0 GiB: choose layers of 29,000,000 " in str(refusal.value)
+    memory.refuse_networks(load(["--policy.hidden", "512", "512"])[0], CHEETAH, 1)
+
+
+def test_networks_that_cannot_fit_are_2_before_they_are_made(no_gpu, tmp_path, capfd):
+    line = [*TASK, "--policy.hidden", 10**6, 10**6, "--run-dir", tmp_path / "run"]
+    assert started(*line) == 2
+    assert "policy.hidden = 1000000 1000000: 1,000,0" in capfd.readouterr().err
+    assert checked(*line) == 2
+    assert "too large" in capfd.readouterr().out
+    assert not list(tmp_path.iterdir())
