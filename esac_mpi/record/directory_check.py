@@ -1,10 +1,12 @@
-"""Whether a directory may be used for a run: what is in it, and the settings of its run."""
+"""Whether a run goes on in a directory: by what is in it, and by the run's settings and task."""
 
 import errno
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from esac_mpi.config import WARN, Config, ConfigError, amend, as_option, differences, read_toml
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, translate_error
@@ -19,6 +21,14 @@ FROM_TASK = {  # settings that equal a number of the task where a person names n
     "linear_gain": "number of observations",
     "observation_normalisation": "number of observations",
 }
+WORDS = {  # attribute of a run (provenance.gather): what it is
+    "task_source": "its source",
+    "task_wrappers": "its wrappers",
+    "task_model": "its MuJoCo model as compiled",
+    "task_probe": "what it answers in its first steps",
+}
+# attributes without which a model and a probe have other bits anyway
+MACHINE = ("cpu", "versions", "python")
 
 
 def check(path: Path) -> None:
@@ -99,3 +109,43 @@ def name_aside(path: Path) -> Path | None:
     if not path.exists() or not any(path.iterdir()):
         return None
     return next_aside(path)
+
+
+def task_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """List the WORDS of what changed, with its parts; not what has to differ here."""
+    same_machine = all(was.get(name) == now.get(name) for name in MACHINE)
+    found = []
+    for name, words in WORDS.items():
+        old, new = was.get(name), now.get(name)
+        always = name in ("task_source", "task_wrappers")
+        comparable = always or (same_machine and old and new)
+        if old is not None and new is not None and old != new and comparable:
+            found.append(f"{words}{_which(name, old, new)}")
+    return found
+
+
+def _which(name: str, old: str, new: str) -> str:
+    if name == "task_wrappers":
+        return f" ({old or 'none'} -> {new or 'none'})"
+    if name == "task_model":
+        return ""
+    apart = set(old.split(", ")) ^ set(new.split(", "))  # `part digest`
+    return f" ({', '.join(sorted({entry.rpartition(' ')[0] for entry in apart if entry}))})"
+
+
+def refuse_task(path: Path, changed: list[str]) -> None:
+    """Raise Refused if the task has changed."""
+    if changed:
+        raise Refused(
+            f"{path} holds a run of another task; changed: {'; '.join(changed)}.\n"
+            "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it "
+            "aside) or another --run-dir"
+        )
+
+
+def list_task_changes(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
+    """Write task_changes: what changed after which generation, at all starts so far."""
+    entries = [str(was.get("task_changes", ""))]
+    if changed:
+        entries.append(f"after generation {generation}: {', '.join(changed)}")
+    return "; ".join(filter(None, entries))

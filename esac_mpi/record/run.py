@@ -14,7 +14,7 @@ import numpy as np
 from esac_mpi.config import Config, to_toml
 from esac_mpi.host.errors import Away, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, POLICY, PREVIOUS
-from esac_mpi.record import directory_check, lock, reading, replays, task_identity
+from esac_mpi.record import directory_check, lock, reading, replays
 from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment, newest
 from esac_mpi.record.files import Arrays, digest, image, nest, replace, select_group
 from esac_mpi.record.history import HISTORY, History, manifest
@@ -34,7 +34,7 @@ class Run:
 
     restored: the checkpoint to go on from, None in a new run. dropped: rows that metrics.h5 had
     beyond it. complete: whether status.json called the run complete when it was taken up.
-    task_changed: what has changed of its task since the checkpoint, by WORDS of task_identity.
+    task_changed: what has changed of its task since the checkpoint, by directory_check.WORDS.
     aside: where an old run was moved, or would be. starts: starts in a row, this one included,
     since the newest checkpoint's generation last grew, or since the run said that it had failed or
     was complete. died: a sentence about the process before, if it ended without a word; else
@@ -134,10 +134,10 @@ class Run:
         """Find what changed of the task since the checkpoint; refuse it by task.changed."""
         was = restored.attributes
         self._attributes["settled"] = was.get("settled", "")
-        self.task_changed = task_identity.changes(was, self._attributes)
+        self.task_changed = directory_check.task_changes(was, self._attributes)
         if self.config.task.changed == "refuse":
-            task_identity.refuse(self.path, self.task_changed)
-        if listed := task_identity.list_changes(was, restored.generation, self.task_changed):
+            directory_check.refuse_task(self.path, self.task_changed)
+        if listed := directory_check.list_task_changes(was, restored.generation, self.task_changed):
             self._attributes["task_changes"] = listed
 
     def _take(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from esac_mpi.config import Config, ConfigError, as_option, differences, table_of
 from esac_mpi.host.errors import Away, Refused, Unreadable
 from esac_mpi.host.run_directory import CONFIG
-from esac_mpi.record import task_identity
+from esac_mpi.record.directory_check import task_changes
 from esac_mpi.record.reading import Columns, RunFiles, open_run
 
 
@@ -31,7 +31,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
     if (
         not wrong
         and config.task.changed == "refuse"
-        and (changed := task_identity.changes(found.provenance, now))
+        and (changed := task_changes(found.provenance, now))
     ):
         wrong = (
             f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it "

@@ -30,8 +30,8 @@ from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import checkpoint_fields, put_back
 from esac_mpi.record import Away, Checkpoint, Refused, compare_start, replays
 from esac_mpi.record.checkpoints import newest
+from esac_mpi.record.directory_check import task_changes
 from esac_mpi.record.policies import Policy
-from esac_mpi.record.task_identity import changes
 
 NEVER = ("generation", "counters", "best")
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
@@ -385,7 +385,7 @@ def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[s
         for name in was
         if was[name] != here[name] and name not in APART
     ]
-    return ", ".join(changed or changes(saved.attributes, now))
+    return ", ".join(changed or task_changes(saved.attributes, now))
 
 
 def take(found: Plan, config: Config, state: Any, learner: Any) -> None:

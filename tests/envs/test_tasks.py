@@ -12,7 +12,8 @@ from words import words
 from esac_mpi import envs
 from esac_mpi.config import Config, amend
 from esac_mpi.envs import identity, probe
-from esac_mpi.record import Run, task_identity
+from esac_mpi.record import Run
+from esac_mpi.record.directory_check import task_changes
 from esac_mpi.training import check, provenance
 
 MODULE = """
@@ -261,11 +262,11 @@ NUMPY = {"versions": "numpy 3"}
     ],
 )
 def test_what_has_changed_of_a_task_is_named(changed, said):
-    assert task_identity.changes({**MADE, **TASK}, {**MADE, **TASK, **changed}) == said
+    assert task_changes({**MADE, **TASK}, {**MADE, **TASK, **changed}) == said
 
 
 def test_a_run_that_recorded_nothing_of_its_task_goes_on():
-    assert task_identity.changes(MADE, {**MADE, **TASK}) == []
+    assert task_changes(MADE, {**MADE, **TASK}) == []
 
 
 def test_what_is_another_in_every_process_is_not_recorded(world):

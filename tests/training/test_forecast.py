@@ -12,9 +12,9 @@ from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.config import Config
 from esac_mpi.training.check import cost
-from esac_mpi.training.forecast import advice, automatic, outlook
+from esac_mpi.training.forecast import automatic, outlook
 from esac_mpi.training.forecast.generations import generations
-from esac_mpi.training.forecast.outlook import moments
+from esac_mpi.training.forecast.outlook import advice, moments
 
 NO_PHASES = {"esac.phase_timing": "virtual", "esac.sac_phases": False}
 FREE = {"latency": 0.0, "bandwidth": np.inf, "barrier": 0.0}
@@ -160,16 +160,16 @@ def test_a_start_on_other_ranks_than_phases_are_for_says_so():
 
 def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     esac, on = settings(**PHASES), Cluster(4, 64, **FREE)
-    told = advice.advice(esac, PIECES, on, taken(esac, 4))
+    told = advice(esac, PIECES, on, taken(esac, 4))
     assert told == "--esac.learner_lag 2 would help most (6s); then a GPU (at best 6s)"
-    many = advice.advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
+    many = advice(esac, PIECES, Cluster(64, 64, **FREE), taken(esac, 64))
     assert many.startswith(
         "all 64 ranks wait for the learner 60% of the time; "
         "--esac.learner_lag 2 would help most (5s)"
     )
     assert many.endswith("; 4 rank(s) would take 10s, 0.0111 core-hours")
     es = settings(algorithm="es", es__population_size=8, **BUDGET)
-    assert advice.advice(es, PIECES, on, taken(es, 4)) == "8 ranks would help most (4s)"
+    assert advice(es, PIECES, on, taken(es, 4)) == "8 ranks would help most (4s)"
 
 
 def test_the_default_task_on_64_ranks_waits_for_its_learner():

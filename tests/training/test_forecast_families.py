@@ -16,7 +16,8 @@ from esac_mpi.config import ES, Config
 from esac_mpi.operators.selection import Kind
 from esac_mpi.training import check
 from esac_mpi.training.check import cost
-from esac_mpi.training.forecast import advice, generations, measured
+from esac_mpi.training.forecast import generations, measured
+from esac_mpi.training.forecast.outlook import advice
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +104,7 @@ def test_cem_rl_teaches_first_or_beside(ranks, critic, seconds):
 def test_a_parallel_critic_is_named_where_it_helps():
     cem_rl = settings("cem_rl", {"budget.generations": 40}, **CEM_RL)
     pieces, on = with_times(training=0.001), Cluster(4, 64, **FREE)
-    told = advice.advice(cem_rl, pieces, on, taken(cem_rl, 4, pieces))
+    told = advice(cem_rl, pieces, on, taken(cem_rl, 4, pieces))
     assert "--cem_rl.critic parallel would help most (" in told
 
 

@@ -19,7 +19,7 @@ from esac_mpi.play.rollout import explore, play
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import run_together
-from esac_mpi.training.forecast import advice, measured, outlook
+from esac_mpi.training.forecast import measured, outlook
 from esac_mpi.training.memory import Counter
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
@@ -198,4 +198,4 @@ def line(
     found += f"; ranks idle {span('idle', '{:.0%}'.format)} of the time"
     if (longest := max(first.seconds, own.seconds)) > seconds_left > 0:
         found += f"; that is {math.ceil(longest / seconds_left)} jobs of the time left"
-    return Line("forecast", found, advice.advice(chosen, later, on, own, begun))
+    return Line("forecast", found, outlook.advice(chosen, later, on, own, begun))
