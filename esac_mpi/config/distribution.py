@@ -18,15 +18,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import (
-    HIDDEN,
-    OnlyWith,
-    OnlyWithOne,
-    Problem,
-    Reads,
-    Selecting,
-    Whole,
-)
+from esac_mpi.config.table import HIDDEN, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 RANGED = ("linear", "sigmoid")
 SIGNED = (*RANGED, "absolute", "relative")

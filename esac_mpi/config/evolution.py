@@ -21,15 +21,7 @@ from esac_mpi.config.bounds import (
     at_most,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.table import (
-    SURVIVAL,
-    OnlyWith,
-    OnlyWithOne,
-    Problem,
-    Reads,
-    Selecting,
-    Whole,
-)
+from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 PHASES = OnlyWith(sac_phases=True)
 INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")

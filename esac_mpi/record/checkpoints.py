@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import Config, ConfigError, amend, from_table
+from esac_mpi.config import Config, ConfigError, amend, from_table, read_toml
 from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
-from esac_mpi.host.run_directory import CHECKPOINT, METRICS, POLICY, PREVIOUS
+from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.files import TAIL, Arrays, read, select_group
 from esac_mpi.record.history import Closed
@@ -66,6 +66,11 @@ def config_of(text: str, source: Path) -> Config:
         return amend(Config(), from_table(tomllib.loads(text), str(source)))
     except tomllib.TOMLDecodeError as error:
         raise Unreadable(f"{source}: its configuration is not valid TOML: {error}") from error
+
+
+def settings_in(run: Path) -> Config:
+    """Read the configuration in a run's own config.toml. Raises ConfigError."""
+    return amend(Config(), read_toml(run / CONFIG))
 
 
 def read_checkpoint(source: Path) -> Checkpoint:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import WARN, Config, ConfigError, amend, as_option, differences, read_toml
+from esac_mpi.config import WARN, Config, ConfigError, as_option, differences
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, translate_error
 from esac_mpi.host.run_directory import CONFIG, is_run, is_there, next_aside
-from esac_mpi.record.checkpoints import Checkpoint, newest
+from esac_mpi.record.checkpoints import Checkpoint, newest, settings_in
 from esac_mpi.record.files import describe_free
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def settings_of(path: Path) -> Config | None:
     if not is_run(path):
         return None
     with suppress(ConfigError):
-        return amend(Config(), read_toml(path / CONFIG))
+        return settings_in(path)
     restored = newest(path)  # which takes longer
     return restored.config if restored else None
 
@@ -72,7 +72,7 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         of_task = {*settled.split()} & {*str(restored.attributes.get("settled", "")).split()}
     elif (path / CONFIG).exists():
         try:
-            old = amend(Config(), read_toml(path / CONFIG))
+            old = settings_in(path)
         except ConfigError as error:
             raise Refused(f"{error}. Choose --fresh or another --run-dir") from error
     else:

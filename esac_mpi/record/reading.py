@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from esac_mpi.config import Config, amend, read_toml
+from esac_mpi.config import Config
 from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import (
     CHECKPOINT,
-    CONFIG,
     METRICS,
     POLICY,
     PREVIOUS,
@@ -282,7 +281,7 @@ def open_run(place: str | os.PathLike[str]) -> RunFiles:
         raise Refused(f"{path}: {_no_run(path)}")
     columns = _newest(Path(os.path.abspath(path)))
     if columns.source is None:
-        config = amend(Config(), read_toml(path / CONFIG))
+        config = checkpoints.settings_in(path)
     else:
         config = config_of(columns.attributes["config"], columns.source)
     return RunFiles(path, read_status(path), config, columns)
