@@ -1,7 +1,7 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,10 @@ def set_up(
 ) -> Job:
     """Make task, state, learner, run directory; restore that; `made` gets tasks. Raises Ended."""
     do = partial(run_together, world)
+
+    def at_root(action: Callable[[], Any]) -> Any:
+        return do(lambda: None if world.rank else action())
+
     try:
         env = do(lambda: make_task(config))
     except Ended:  # a signal to stop may have ended what the task's libraries start
@@ -41,14 +45,14 @@ def set_up(
     made.append(env)
     config, names = world.from_root(resolve_by_task(config, env))
     # before a learner is made to measure it
-    do(lambda: refuse_large_networks(config, env, world))
+    at_root(lambda: memory.refuse_networks(config, env, ram.total()))
     found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
     values, said = world.from_root(found)
     config = amend(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     noise = do(lambda: make_epsilon(config, layout, world))
-    do(lambda: refuse_too_large(config, env, world))
+    at_root(lambda: refuse_too_large(config, env))
     apart = do(lambda: own_env(config, world.rank))
     made.append(apart)
     operators = do(lambda: make_operators(config, layout))
@@ -66,10 +70,10 @@ def set_up(
         "settled": " ".join([*names.split(), *values]),
     }
     end_if_wished(world)
-    source = do(lambda: source_of(job, fresh, origin))
+    source = at_root(lambda: source_of(job, fresh, origin))
     job.learner = do(lambda: make_learner(params, env, initial, world))
     origin["device"] = "none" if job.learner is None else job.learner.device_name
-    job.run = do(lambda: begin(job, fresh, origin))
+    job.run = at_root(lambda: begin(job, fresh, origin))
     try:
         restore_everywhere(job, origin, source)
     except BaseException as error:
@@ -158,15 +162,9 @@ def make_operators(config: Config, layout: Layout) -> Any:
     return learners.make_operators(name, config, layout) if name else None
 
 
-def refuse_large_networks(config: Config, env: envs.Env, world: World) -> None:
-    """Raise TooLarge on rank 0, whose node has the learner, before all else."""
-    if not world.rank:
-        memory.refuse_networks(config, env, ram.total())
-
-
-def refuse_too_large(config: Config, env: envs.Env, world: World) -> None:
-    """Raise TooLarge on ranks that learn, before all else; warn of what lacks room now."""
-    if world.rank or not memory.table(config):
+def refuse_too_large(config: Config, env: envs.Env) -> None:
+    """Raise TooLarge for a replay that has no room on rank 0; warn of one that lacks it now."""
+    if not memory.table(config):
         return
     memory.refuse_replay(config, env, ram.total())
     if (need := memory.replay_bytes(config, env)) > (free := ram.free()):
@@ -198,10 +196,8 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
         raise TooLarge(f"{error}: {lower}, or the networks") from error
 
 
-def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run | None:
+def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run:
     """Open the run directory, on rank 0."""
-    if job.world.rank:
-        return None
     path, follows = run_directory(job.config), job.config.own.follows
     if follows or state.replay_rows(job.state) is not None:
         restored = Run.foresee(path, job.config, origin, fresh).restored
@@ -220,7 +216,7 @@ def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> warm_start.Sourc
     On rank 0. Raises Refused, Unreadable.
     """
     config = job.config
-    if job.world.rank or not config.start_from:
+    if not config.start_from:
         return None
     path = run_directory(config)
     within = warm_start.is_within(config.start_from, path)  # there, whatever the run is
