@@ -57,10 +57,13 @@ class Budget(Table):
         generations, env_steps, nominal_steps = (limit or math.inf for limit in limits)
         return generations, env_steps, nominal_steps
 
-    @property
-    def seconds(self) -> float:
-        """Time of training that ends the run [s]; inf where there is no limit."""
-        return 60 * self.minutes or math.inf
+    def spent(
+        self, generations: float, env_steps: float, nominal_steps: float, seconds: float = 0.0
+    ) -> float:
+        """Measure how much of it so much is; 1 or more is the end. seconds: of training."""
+        done = generations, env_steps, nominal_steps, seconds
+        limits = *self.limits, 60 * self.minutes or math.inf
+        return max(part / limit for part, limit in zip(done, limits, strict=True))
 
     def left(
         self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0

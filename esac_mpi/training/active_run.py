@@ -22,7 +22,7 @@ from esac_mpi.host.invocation import call_of
 from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS, holds, is_there
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import state
-from esac_mpi.play.counters import Best, Counters
+from esac_mpi.play.counters import Best
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.record.files import nest, select_group
 from esac_mpi.record.status import fail_from
@@ -79,14 +79,9 @@ def at_end(job: Job) -> bool:
 
 def progress(job: Job) -> float:
     """Measure how much of the budget is spent; 1 or more is the end."""
-    return spent(job.config, job.state.generation, job.state.counters, job.trained)
-
-
-def spent(config: Config, generation: int, counters: Counters, seconds: float = 0.0) -> float:
-    """Measure how much of the budget this is; 1 or more is the end. seconds: of training."""
-    parts = generation, counters.env_steps, counters.nominal_steps, seconds
-    limits = *config.budget.limits, config.budget.seconds
-    return max(done / limit for done, limit in zip(parts, limits, strict=True))
+    counters = job.state.counters
+    steps = counters.env_steps, counters.nominal_steps
+    return job.config.budget.spent(job.state.generation, *steps, job.trained)
 
 
 def check_directory_is_shared(job: Job) -> None:

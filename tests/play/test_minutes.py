@@ -10,10 +10,8 @@ from whole_runs import assert_same_run, science
 from words import words
 
 from esac_mpi.config import Budget, ConfigError, load
-from esac_mpi.play.counters import Counters
 from esac_mpi.record import Run
 from esac_mpi.training import active_run
-from esac_mpi.training.active_run import spent
 
 AES = words("--algorithm aes_rl", *TASK, *ROUTINE)
 AES += words("--aes_rl.workers 2 --aes_rl.start_steps 100 --aes_rl.batch_size 16")
@@ -24,7 +22,7 @@ def test_time_counts_beside_the_other_limits():
     config, _ = load(["--budget.minutes", "2", "--budget.generations", "10"])
     assert config.budget == Budget(10, 0, 0, 2.0)
     for seconds, share in ((0.0, 0.5), (90.0, 0.75), (120.0, 1.0)):
-        assert spent(config, 5, Counters(), seconds) == share
+        assert config.budget.spent(5, 0, 0, seconds) == share
     assert config.budget.left(4, 0, 0, 30.0) == Budget(6, 0, 0, 1.5)
     assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
     with pytest.raises(ConfigError, match="no limit is set"):

@@ -28,7 +28,6 @@ from esac_mpi.record.lock import RunLock
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
 from esac_mpi.studies.search.study import Study
-from esac_mpi.training import active_run
 from esac_mpi.training.ended import Ended
 from esac_mpi.training.loop import Listener
 from esac_mpi.training.session import Asked
@@ -198,7 +197,8 @@ class Task:
             nonlocal reported
             best = float(row["best_return"])  # -inf before the first evaluation
             counters = Counters(**{f.name: row[f.name] for f in fields(Counters)})
-            share = active_run.spent(config, row["generation"], counters, row["wall_seconds"])
+            steps = counters.env_steps, counters.nominal_steps
+            share = config.budget.spent(row["generation"], *steps, row["wall_seconds"])
             step = place * PARTS + int(min(share, 1.0) * PARTS)
             if math.isfinite(best) and share < 1 and step > reported:
                 reported = step

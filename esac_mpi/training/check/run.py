@@ -11,7 +11,6 @@ from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.record import Run, source
 from esac_mpi.training import memory, provenance, set_up, warm_start
-from esac_mpi.training.active_run import spent
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line, format_ranges
@@ -103,15 +102,14 @@ def foresee(
     state.load(counters, saved.state, "counters.")
     if why := memory.too_small(config, env.horizon, saved):
         return [Line("run", f"refused at generation {generation}", why, True)], None
-    done = spent(config, generation, counters, saved.wall_seconds)
-    if end := set_up.end_of(config, run, done):
+    counts = counters.env_steps, counters.nominal_steps, saved.wall_seconds
+    if end := set_up.end_of(config, run, config.budget.spent(generation, *counts)):
         code, message = end
         found = f"{'failed' if code else 'finished'} at generation {generation}"
         return [Line("run", found, message, bool(code), code)], None
     changed = "; ".join(run.task_changed)
     if changed:
         changed = f"the task has changed: {changed}; the best policy begins anew"
-    counts = counters.env_steps, counters.nominal_steps, saved.wall_seconds
     found = f"goes on from generation {generation}, {saved.source.name}"
     return [Line("run", found, changed)], config.budget.left(generation, *counts)
 

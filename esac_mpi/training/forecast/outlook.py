@@ -85,11 +85,9 @@ def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     counts = [0.0, 0.0, 0.0]
     marks = [(0.0, 0.0)]
     worked = 0.0
-    limits = config.budget.limits
     for k, one in enumerate(moments(config, pieces, on), 1):
         counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
-        done = max(count / limit for count, limit in zip(counts, limits, strict=True))
-        marks.append((max(done, one.now / config.budget.seconds), one.now))
+        marks.append((config.budget.spent(*counts, one.now), one.now))
         worked += one.work
         followed = max(2 * config.evaluation.every, math.ceil(PIECES / one.effort))
         if marks[-1][0] >= 1 or k >= min(LONGEST, followed):
