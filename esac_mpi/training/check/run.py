@@ -4,7 +4,7 @@ import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.comm.world import World
-from esac_mpi.config import NAMES, Budget, Config, ConfigError, amend, estimate, value_of
+from esac_mpi.config import NAMES, Budget, Config, amend, estimate, value_of
 from esac_mpi.envs import probe
 from esac_mpi.play import epsilon, state
 from esac_mpi.play.counters import Counters
@@ -14,7 +14,7 @@ from esac_mpi.training import memory, provenance, set_up, warm_start
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line, format_ranges
-from esac_mpi.training.ended import FILES, NO_START, code_of
+from esac_mpi.training.ended import FILES, NO_START, REFUSALS, code_of
 from esac_mpi.training.forecast.automatic import resolve
 
 
@@ -22,12 +22,11 @@ def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Co
     """Resolve what is "auto", by some number where that fails. All ranks call this."""
     values: dict[str, object] | None = {}
     lines: list[Line] = []
-    refusals = ConfigError, envs.TaskError, *NO_START, *FILES
     if world.rank == 0:
         try:
             values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
             lines = [Line("settings", sentence) for sentence in said]
-        except refusals as error:
+        except REFUSALS as error:
             values = None
             lines = [Line("settings", "not resolved", str(error), True, code_of(error))]
     values = world.from_root(values)
