@@ -82,11 +82,11 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
 
 def outlook(config: Config, pieces: Pieces, on: Cluster) -> Outlook:
     """Forecast a run on these ranks; later generations are as the second half of those followed."""
-    counts = [0.0, 0.0, 0.0]
+    counts = 0.0, 0.0, 0.0
     marks = [(0.0, 0.0)]
     worked = 0.0
     for k, one in enumerate(moments(config, pieces, on), 1):
-        counts = [float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps]
+        counts = float(k), counts[1] + one.env_steps, counts[2] + one.nominal_steps
         marks.append((config.budget.spent(*counts, one.now), one.now))
         worked += one.work
         followed = max(2 * config.evaluation.every, math.ceil(PIECES / one.effort))
