@@ -369,7 +369,9 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
             for batch in batches
         ]
         stood = [
-            ", ".join(f"{[r.better for r in run if r.wall_seconds <= end][-1]:,.0f}" for run in each)
+            ", ".join(
+                f"{[r.better for r in run if r.wall_seconds <= end][-1]:,.0f}" for run in each
+            )
             for each, end in zip(own, (30, 30, 60, 60, 999, 999), strict=True)
         ]
         assert [cell.strip() for cell in cells.split("|")] == stood
