@@ -114,10 +114,9 @@ def test_examples_are_copied_once(tmp_path, call):
     assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
 
 
-def test_examples_on_a_full_disk_are_one_sentence(tmp_path, capsys, monkeypatch):
+def test_examples_on_a_full_disk_are_one_sentence(tmp_path, call, monkeypatch):
     monkeypatch.setattr("shutil.copyfile", failing())
-    assert examples.main([str(tmp_path)]) == 74
-    (said,) = capsys.readouterr().err.splitlines()
+    (said,) = call("examples", tmp_path, code=74).err.splitlines()
     assert "No space left on device" in said
 
 

@@ -45,11 +45,17 @@ class Choices:
 
     @property
     def named(self) -> dict[Any, Any]:
-        """The values by what stands for them in a journal, which holds no lists."""
-        return {
-            value if isinstance(value, str | bool | int | float) else as_text(value): value
-            for value in self.ends
-        }
+        """The values by what stands for them in a journal, which holds no lists.
+
+        A list stands there as "(8, 8)": a study that goes on must find the same texts.
+        """
+        return {self._name(value): value for value in self.ends}
+
+    @staticmethod
+    def _name(value: Any) -> Any:
+        if isinstance(value, str | bool | int | float):
+            return value
+        return str(value) if isinstance(value, tuple) else as_text(value)
 
     def __str__(self) -> str:
         return ", ".join(" ".join(as_words(value)) for value in self.ends)
