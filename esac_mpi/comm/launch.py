@@ -1,7 +1,6 @@
 """The MPI library, the launcher that should belong to it, and the end of all ranks at once."""
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from esac_mpi.comm.mpi import MPI
 from esac_mpi.host import batch_system
 from esac_mpi.host.log import complain
 
-LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when it ends the ranks [s]
+LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when a rank ends [s]
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
 
 
@@ -26,10 +25,8 @@ def abort(code: int, *last_words: str, record: Callable[[], object] | None = Non
     record: called last of all, so that no other rank has time to write after it.
     """
     _end_later(lambda: os._exit(code))
-    with suppress(OSError, ValueError):
-        if last_words:
-            print(*last_words, sep="\n", file=sys.stderr, flush=True)
-            time.sleep(LAST_WORDS)
+    if last_words:
+        _say_last("\n".join(last_words))
     if record:
         with suppress(Exception):
             record()
@@ -43,11 +40,16 @@ def leave_threads(code: int) -> None:
     if left := [each.name for each in threading.enumerate() if not (each.daemon or each is main)]:
 
         def end() -> None:
-            complain(f"esac_mpi: ended with threads of the task at work: {', '.join(left)}")
+            _say_last(f"esac_mpi: ended with threads of the task at work: {', '.join(left)}")
             os._exit(code)
 
         MPI.Finalize()
         _end_later(end)
+
+
+def _say_last(words: str) -> None:
+    complain(words)
+    time.sleep(LAST_WORDS)
 
 
 def _end_later(end: Callable[[], None]) -> None:
