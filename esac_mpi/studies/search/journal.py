@@ -5,6 +5,7 @@ one, by a symbolic link, never finds that a holder was killed where the path is 
 holder's lock expires after 30 s.
 """
 
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +60,11 @@ class Lines(JournalFileBackend):
         self._lock.acquire()
         try:
             with open(self._file_path, "r+b") as file:
-                file.truncate(file.read().rfind(b"\n") + 1)
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - 1))
+                if file.read() not in (b"", b"\n"):
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
         finally:
             self._lock.release()
         super().append_logs(logs)
