@@ -165,7 +165,8 @@ class PPO(Learner):
                 yield True
         except ValueError as error:  # a distribution of nan
             self.check_finite()
-            base.refuse(self.NAME, ["actions"] * ("constraint" in str(error)), self.env_steps)
+            if "constraint" in str(error):
+                base.refuse(self.NAME, ["actions"], self.env_steps)
             raise
         means = dict(zip(LOSSES, np.mean(losses, axis=0).tolist(), strict=True)) if losses else {}
         self.check_finite(means)
