@@ -85,14 +85,17 @@ class Camera:
             raise Unusable(NO_GL)
         import mujoco
 
-        self._renderer, self._free = mujoco.Renderer(state[0], SIZE, SIZE), mujoco.MjvCamera()
+        model = state[0]
+        self._renderer, self._free = mujoco.Renderer(model, SIZE, SIZE), mujoco.MjvCamera()
         self._free.distance, self._free.azimuth, self._free.elevation = 0.0, 90.0, -30.0
+        names = [model.cam(i).name for i in range(model.ncam)]
+        # of the model's cameras one that follows from the side, or the first
+        self._own = next((names.index(name) for name in ("side", "track") if name in names), 0)
 
     def _viewpoint(self, model: Any, data: Any) -> Any:
-        """Choose a camera of the model that follows from the side; else a free one of all parts."""
-        cameras = [model.cam(i).name for i in range(model.ncam)]
-        if cameras:
-            return next((cameras.index(name) for name in ("side", "track") if name in cameras), 0)
+        """Return the model's camera, or without any a free one that has all parts in its view."""
+        if model.ncam:
+            return self._own
         parts = model.geom_rbound > 0  # all but planes
         places = data.geom_xpos[parts]
         self._free.lookat[:] = places.mean(axis=0)
