@@ -88,18 +88,22 @@ def column_curve(run: RunFiles, x: Axis, values: np.ndarray) -> Curve:
     return Curve(make_origin(run), position(run, x)[: len(values)][finite], values[finite])
 
 
-def per_row(rows: np.ndarray, statistic: Callable[..., np.ndarray]) -> np.ndarray:
-    """Compute a statistic of the finite numbers of each row of [rows, n], nan without any."""
+def per_row(rows: np.ndarray, *statistics: Callable[..., np.ndarray]) -> np.ndarray:
+    """Compute statistics of the finite numbers of each row of [rows, n]; nan for a row without any.
+
+    Returns float64 [statistics, rows].
+    """
     finite = np.isfinite(rows)
-    some, values = finite.any(axis=-1), np.full(len(rows), np.nan)
+    some, found = finite.any(axis=-1), np.full((len(statistics), len(rows)), np.nan)
     if some.any():
-        values[some] = statistic(np.where(finite, rows, np.nan)[some], axis=1)
-    return values
+        numbers = np.where(finite, rows, np.nan)[some]
+        found[:, some] = [statistic(numbers, axis=1) for statistic in statistics]
+    return found
 
 
 def per_generation(run: RunFiles, statistic: Callable[..., np.ndarray]) -> np.ndarray:
     """Compute a statistic of members' finite returns [generations], nan: none; [0] without."""
-    return per_row(column(run, "metrics/fitness"), statistic)
+    return per_row(column(run, "metrics/fitness"), statistic)[0]
 
 
 def training_curve(run: RunFiles, x: Axis, window: int = WINDOW) -> Curve:

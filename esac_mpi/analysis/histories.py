@@ -30,9 +30,8 @@ TRAIN = {"temperature": "ent_coef"}
 
 def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return mean, min and max of the finite numbers of each row of [rows, n], nan without any."""
-    statistics: dict[str, Callable[..., np.ndarray]]
-    statistics = {"mean": np.nanmean, "min": np.nanmin, "max": np.nanmax}
-    return {name: per_row(rows, statistic) for name, statistic in statistics.items()}
+    found = per_row(rows, np.nanmean, np.nanmin, np.nanmax)
+    return dict(zip(("mean", "min", "max"), found, strict=True))
 
 
 def columns(run: RunFiles) -> dict[str, np.ndarray]:

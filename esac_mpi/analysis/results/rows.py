@@ -204,13 +204,6 @@ def rows_of(
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
 LATER = {"clock", "settings", "changed"}  # columns that older files lack
-PARSE: dict[Any, Callable[[str], Any]] = {
-    str: str,
-    int: int,
-    float: lambda text: parse_finite(text),
-    float | None: lambda text: parse_finite(text) if text else None,
-    bool: lambda text: bool(("0", "1").index(text)),
-}
 
 
 def parse_finite(text: str) -> float:
@@ -218,6 +211,15 @@ def parse_finite(text: str) -> float:
     if not np.isfinite(value := float(text)):
         raise ValueError(text)
     return value
+
+
+PARSE: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: parse_finite,
+    float | None: lambda text: parse_finite(text) if text else None,
+    bool: lambda text: bool(("0", "1").index(text)),
+}
 
 
 def format_field(value: Any) -> str:
