@@ -199,11 +199,11 @@ def preserve_state(wholly: bool = True) -> Iterator[list[str]]:
     changes are its own. A child process that was forked meanwhile, and comes back here, ends.
     """
     process, changed = os.getpid(), list[str]()
-    alone = wholly or threading.current_thread() is threading.main_thread()
-    parts = {**LIGHT, **BITS} if wholly else LIGHT if alone else {}
+    light = wholly or threading.current_thread() is threading.main_thread()
+    parts = {**(LIGHT if light else {}), **(BITS if wholly else {})}
     before = {name: part.found() for name, part in parts.items()}
     try:
-        with streams.preserve_streams() if alone else nullcontext():
+        with streams.preserve_streams() if light else nullcontext():
             yield changed
     finally:
         end_child(process)
