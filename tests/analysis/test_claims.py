@@ -358,27 +358,26 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
         "--learner.kernels torch": "torch kernels",
         "the four without the batch together": "all five",
     }
-    for (task, change, seed), value in told.items():
-        assert f"{runs[task, names[change], seed][-1].better:,.0f}" == value
-    batches = "defaults", "batches of 64"
-    tables = re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE)
-    ratios = []
-    for name, seeds, cells in tables:
-        own = [
-            [runs[name, batch, int(seed)] for seed in seeds.split(",")]
-            for _ in (30, 60, 999)
-            for batch in batches
-        ]
+    compared = {(task, names[change], seed): value for (task, change, seed), value in told.items()}
+    for run, value in compared.items():
+        assert f"{runs[run][-1].better:,.0f}" == value
+    batches, ratios, paired = ("defaults", "batches of 64"), [], set()
+    for name, seeds, cells in re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE):
+        numbers = [int(seed) for seed in seeds.split(",")]
         stood = [
             ", ".join(
-                f"{[r.better for r in run if r.wall_seconds <= end][-1]:,.0f}" for run in each
+                f"{[r.better for r in runs[name, batch, n] if r.wall_seconds <= end][-1]:,.0f}"
+                for n in numbers
             )
-            for each, end in zip(own, (30, 30, 60, 60, 999, 999), strict=True)
+            for end in (30, 60, 999)
+            for batch in batches
         ]
         assert [cell.strip() for cell in cells.split("|")] == stood
-        for run in zip(*own[-2:], strict=True):
-            made = [each[-1].gradient_updates / each[-1].wall_seconds for each in run]
-            ratios.append(made[1] / made[0])
-    assert len({*told}) + 2 * len(ratios) == len(runs) + 2 * 4  # HalfCheetah and Swimmer in both
+        for n in numbers:
+            ends = [runs[name, batch, n][-1] for batch in batches]
+            many, few = (end.gradient_updates / end.wall_seconds for end in reversed(ends))
+            ratios.append(many / few)
+            paired |= {(name, batch, n) for batch in batches}
+    assert compared.keys() | paired == runs.keys()
     least, most = min(ratios), max(ratios)
     assert f"give SAC {least:.1f} to {most:.1f} times the updates of 256" in page
