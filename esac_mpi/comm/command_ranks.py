@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.host import batch_system
+from esac_mpi.host.log import complain
 from esac_mpi.host.stop import EndsRun
 
 
@@ -68,7 +69,7 @@ def over_ranks(main: Callable[[Any], int]) -> int:
     try:
         world = make_world()
     except Exception as problem:
-        print(f"{Path(sys.argv[0]).name}: {problem}", file=sys.stderr)
+        complain(f"{Path(sys.argv[0]).name}: {problem}")
         return 1
     try:
         code = main(world)
@@ -85,7 +86,7 @@ def over_ranks(main: Callable[[Any], int]) -> int:
 def end_all(world: Any, last_words: str) -> None:
     """Print last words to stderr and end all ranks of a launcher at once; if alone, only print."""
     if world.size == 1:
-        print(last_words, file=sys.stderr)
+        complain(last_words)
         return
     from esac_mpi.comm import launch
 

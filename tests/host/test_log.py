@@ -118,6 +118,16 @@ def test_a_refusal_keeps_its_exit_code_where_stderr_is_full():
         assert subprocess.run(line, stderr=full, env=environment(), check=False).returncode == 2
 
 
+def test_a_line_is_one_piece_so_that_no_other_ranks_line_cuts_it(monkeypatch):
+    pieces = []
+    stream = SimpleNamespace(write=pieces.append, flush=list)
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    log.tell("asked for")
+    log.complain(OSError("wrong"))
+    assert [piece for piece in pieces if piece] == ["asked for\n", "wrong\n"]
+
+
 def test_ascii_stdout_gets_every_line():
     code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
     done = finish([sys.executable, "-c", code], PYTHONIOENCODING="ascii")
