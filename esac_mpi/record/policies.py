@@ -1,8 +1,10 @@
 """A policy taken home: policy.h5 read back, ready to act. Needs numpy and h5py alone."""
 
 import json
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +16,25 @@ from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import POLICY, is_run, is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
-from esac_mpi.record.files import read
+from esac_mpi.record.files import image, read, store
 
 NEEDED = {
     "sizes", "activation", "output", "low", "high", "task", "policy", "generation",
     "episodic_return",
 }  # fmt: skip
+STANDARD = ("normaliser_mean", "normaliser_std")  # by which it standardises, if it does
 
 
 class Policy(policy.Policy):
     """A policy from a file: `Policy.load(path)`. It acts, and says what it is.
 
     path: its file. task: the id of the task it was trained on. kind: theta_es, sac for the SAC
-    mean, td3, ddpg or ppo for that actor, mean of a distribution, champion or learner of ERL.
-    generation: which one made it. episodic_return: mean over the episodes that confirmed it.
-    task_kwargs: the keyword arguments with which its task was made. horizon: where training
-    truncated its episodes [steps]; 0 at the task's own limit, and in older files. versions: what
-    trained it. discrete: whether its task's actions are choices; None in older files.
+    mean, td3, ddpg or ppo for that actor, mean of a distribution, champion or learner of ERL,
+    imported for one of `create`. generation: which one made it. episodic_return: mean over the
+    episodes that confirmed it. task_kwargs: the keyword arguments with which its task was made.
+    horizon: where training truncated its episodes [steps]; 0 at the task's own limit, and in older
+    files. versions: what trained it. discrete: whether its task's actions are choices; None in
+    older files.
     """
 
     def __init__(self, path: Path, theta: np.ndarray, about: Mapping[str, Any]) -> None:
@@ -38,11 +42,7 @@ class Policy(policy.Policy):
         layer_norm, linear = bool(about.get("layer_norm")), float(about.get("linear", 0.0))
         layout = Layout(sizes, layer_norm, linear)
         layout.views(theta)  # raises ValueError for another size
-        standard = [
-            np.asarray(about[name], np.float32)
-            for name in ("normaliser_mean", "normaliser_std")
-            if name in about
-        ]
+        standard = [np.asarray(about[name], np.float32) for name in STANDARD if name in about]
         normaliser = Normaliser(*standard) if standard else None
         super().__init__(
             layout, about["activation"], about["output"], about["low"], about["high"], normaliser
@@ -55,6 +55,48 @@ class Policy(policy.Policy):
         self.episodic_return = float(about["episodic_return"])
         self.versions = str(about.get("versions", ""))
         self.discrete = bool(about["discrete"]) if "discrete" in about else None
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        layers: Sequence[np.ndarray],
+        low: np.ndarray,
+        high: np.ndarray,
+        task: str,
+        activation: str = "relu",
+        output: str = "tanh",
+        normaliser: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> "Policy":
+        """Write weights from elsewhere as a policy.h5, to begin from or to play; return the policy.
+
+        layers: weight [out, in] and bias [out] of each layer, input first. low, high: bounds of the
+        task's actions [action]. task: its id. activation, output: as in [policy]. normaliser: mean
+        and standard deviation [observation] of what the network sees standardised. Raises
+        ValueError, Unsaved.
+        """
+        shapes = [np.atleast_1d(layer).shape for layer in layers]
+        sizes = [*(weight[-1] for weight in shapes[:1]), *(bias[0] for bias in shapes[1::2])]
+        wanted = [shape for i, o in pairwise(sizes) for shape in ((o, i), (o,))]
+        if not layers or shapes != wanted:
+            got = " ".join(str(list(shape)) for shape in shapes)
+            raise ValueError(f"layers must be weight [out, in] and bias [out] of each; got {got}")
+        ranges = {"low": _vector(low, sizes[-1], "low"), "high": _vector(high, sizes[-1], "high")}
+        if not (ranges["low"] < ranges["high"]).all():
+            raise ValueError("low must be below high")
+        about = {"sizes": sizes, "activation": activation, "output": output, "task": task}
+        about |= {**ranges, "policy": "imported", "generation": 0, "episodic_return": math.nan}
+        if normaliser is not None:
+            standard = [_vector(part, sizes[0], "a normaliser") for part in normaliser]
+            if not (standard[1] > 0).all():
+                raise ValueError("a normaliser's standard deviations must be above 0")
+            about |= dict(zip(STANDARD, standard, strict=True))
+        theta = np.concatenate([np.ravel(layer) for layer in layers])
+        theta = _vector(theta, theta.size, "layers")
+        policy = cls(Path(path), theta, about)
+        arrays = {name: about.pop(name) for name in STANDARD if name in about}
+        store(policy.path, image({"theta": theta, **arrays}, about))
+        return policy
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Policy":
@@ -121,3 +163,11 @@ class Policy(policy.Policy):
             f"Policy({self.task}, return {figures(self.episodic_return)}, {made}, {shape} "
             f"{self.activation} {self.output})"
         )
+
+
+def _vector(values: np.ndarray, size: int, name: str) -> np.ndarray:
+    """Return finite numbers as float32 [size]. Raises ValueError."""
+    found = np.asarray(values, np.float32)
+    if found.shape != (size,) or not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite numbers [{size}], got {list(found.shape)}")
+    return found
