@@ -9,6 +9,7 @@ from esac_mpi.config.bounds import AUTO
 from esac_mpi.config.fields import amend, flatten, hint, takes_auto, value_of
 from esac_mpi.config.presets import ARRIVALS
 from esac_mpi.config.reads import find_unread
+from esac_mpi.config.run import NARROW
 from esac_mpi.config.whole import Config, table_of
 
 LEAST = 28  # members of a population; what the defaults were tuned with, for seven workers
@@ -49,6 +50,8 @@ def estimate(config: Config, population: int = LEAST) -> Config:
     }
     if config.learner.kernels == AUTO:
         values["learner.kernels"] = "torch"
+    if config.policy.hidden == AUTO:
+        values["policy.hidden"] = NARROW
     return amend(config, values)
 
 

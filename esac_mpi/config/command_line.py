@@ -150,7 +150,10 @@ def _is_known(name: str) -> bool:
 
 
 def _is_list(name: str) -> bool:
-    return name in NAMES and get_origin(hint(name)) is tuple
+    if name not in NAMES:
+        return False
+    kind = hint(name)
+    return tuple in {get_origin(each) for each in (kind, *get_args(kind))}
 
 
 def _value(name: str, words: list[str]) -> Any:
@@ -162,9 +165,9 @@ def _value(name: str, words: list[str]) -> Any:
         return " ".join(words)  # which is refused with the name
     if not words:
         raise ConfigError(f"{WHO}: {_option(name)}: expected a value after it")
-    if _is_list(name):
-        return [] if words == [NO_ENTRY] else [_number(word) for word in words]
     text = words[0]
+    if _is_list(name) and not (len(words) == 1 and text in choices(name)):
+        return [] if words == [NO_ENTRY] else [_number(word) for word in words]
     if name == KWARGS or name.startswith(ONE):
         for read in (TRUTHS.__getitem__, json.loads, float):
             with suppress(KeyError, ValueError, RecursionError):
@@ -230,7 +233,7 @@ def values_of(name: str) -> str:
     """Describe the values that a field takes."""
     kind = hint(name)
     if _is_list(name):
-        return "int ..."
+        return "|".join(["int ...", *choices(name)])
     if kind == dict[str, Any]:
         return "JSON"
     kinds = [each for each in (kind, *get_args(kind)) if isinstance(each, type)]

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
 from types import GenericAlias
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from esac_mpi.config.bounds import OR_AUTO
 from esac_mpi.config.whole import Config, table_of
@@ -83,6 +83,8 @@ def marks(name: str) -> tuple[Any, ...]:
     annotation = get_type_hints(_owner(name), include_extras=True)[name.rpartition(".")[2]]
     own = getattr(annotation, "__metadata__", ())
     kind = annotation.__origin__ if own else annotation
+    if get_origin(kind) is Union:  # with a word in place of it
+        kind = get_args(kind)[0]
     if isinstance(kind, GenericAlias):  # tuple[PositiveInt, ...]
         own += getattr(get_args(kind)[0], "__metadata__", ())
     return own

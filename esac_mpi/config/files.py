@@ -241,7 +241,8 @@ def _typed(name: str, value: Any, source: str) -> Any:
         entries = [_whole(v) for v in value] if isinstance(value, list) else [value]
         if isinstance(value, list) and all(type(v) is int for v in entries):
             return tuple(entries)
-        wanted = f"integers: [64, 64] in a file, --{name} 64 64 on a command line"
+        listed = f"integers: [64, 64] in a file, --{name} 64 64 on a command line"
+        wanted = ", or ".join([listed, *map(repr, words)])
     elif kind == dict[str, Any]:
         if isinstance(value, dict) and is_plain(value):
             return value

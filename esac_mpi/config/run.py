@@ -10,6 +10,7 @@ from esac_mpi.config.bounds import (
     AUTO,
     NAMED,
     PLAIN_TABLE,
+    AutoSizes,
     Bound,
     NonNegativeFloat,
     NonNegativeInt,
@@ -80,6 +81,7 @@ class Budget(Table):
             yield "", f"no limit is set; the run would never end. {remedy}"
 
 
+NARROW, WIDE = (64, 64), (256, 256)  # hidden layers, for few observations and for many
 GAINS = Bound(lambda gain: 1e-3 <= gain <= 1000, f"must be from 0.001 to 1000, or {AUTO}")
 GAIN = 4.0  # of the linear path, as tuned with up to 17 observations
 
@@ -96,9 +98,9 @@ def automatic_gain(observations: int) -> float:
 class PolicyNetwork(Table):
     """The network of theta_es, of every offspring and of the SAC mean."""
 
-    hidden: tuple[PositiveInt, ...] = (64, 64)
-    """Units of hidden layers, critics' too (but erl.critic_hidden); [] = none. P: 6.1, 512 512; C:
-    256 256."""
+    hidden: AutoSizes = AUTO
+    """Units of hidden layers, critics' too (but erl.critic_hidden); [] = none. auto: 64 64, or 256
+    256 for more than 64 observations (M: docs/results/choices.md). P: 6.1, 512 512; C: 256 256."""
     activation: Annotated[Literal["relu", "tanh"], HIDDEN] = "relu"
     """Nonlinearity of the hidden layers. P: 6.1."""
     layer_norm: Annotated[bool, HIDDEN] = False

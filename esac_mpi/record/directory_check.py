@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 FROM_TASK = {  # settings that equal a number of the task where a person names none
     "reward_shift": "healthy_reward",
+    "hidden": "number of observations",
     "linear_gain": "number of observations",
     "observation_normalisation": "number of observations",
 }

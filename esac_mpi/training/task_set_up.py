@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, DEFAULTS, Config, amend, flatten, unread_in, value_of
+from esac_mpi.config import AUTO, Config, amend, flatten, unread_in, value_of
 from esac_mpi.config.fields import normalisation_of
 from esac_mpi.config.reads import reads
-from esac_mpi.config.run import GAIN
+from esac_mpi.config.run import GAIN, NARROW, WIDE
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
 from esac_mpi.envs.survival import survival_shift
@@ -40,6 +40,8 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     name = normalisation_of(config)
     if name and value_of(config, name) == AUTO:
         values[name] = env.observation_size <= MANY
+    if config.policy.hidden == AUTO:
+        values["policy.hidden"] = NARROW if env.observation_size <= MANY else WIDE
     if config.policy.linear_gain == AUTO:
         values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
     return amend(config, values), " ".join(values)
@@ -52,6 +54,9 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
     if config.task.horizon > env.horizon:
         yield f"task.horizon {config.task.horizon}: unused, the task's limit is {env.horizon}"
+    if "hidden" in names and config.policy.hidden == WIDE:
+        units = " ".join(map(str, WIDE))
+        yield f"policy.hidden {units}: for {env.observation_size} observations"
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
@@ -66,7 +71,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         yield f"reward_shift {shift:g}: {why}"
     hidden = config.policy.hidden
     inputs, outputs = env.observation_size, env.action_size
-    if hidden == DEFAULTS["policy.hidden"] and inputs + outputs > hidden[0]:
+    if hidden == NARROW and inputs + outputs > hidden[0]:
         remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
         if standardises and value_of(config, standardises):
             remedy += f" or --{standardises} false"

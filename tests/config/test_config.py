@@ -31,7 +31,7 @@ def counts(esac):
 
 def test_no_argument_is_the_papers_main_task_with_small_networks():
     c, fresh = load([])
-    assert (c.algorithm, c.task.id, c.policy.hidden) == ("esac", "HalfCheetah-v5", (64, 64))
+    assert (c.algorithm, c.task.id, c.policy.hidden) == ("esac", "HalfCheetah-v5", "auto")
     found = of(c.esac, "population_size", "sigma", "lr_es", "winner_fraction")
     assert found == ("auto", 0.02, 0.01, 0.4)
     assert of(c.sac, "gamma", "lr_sac", "temperature") == (0.99, 1e-3, 0.05)

@@ -258,16 +258,17 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
     assert gone.get("learner.device", "auto") == ("cpu" if device == "cpu" else "auto")
 
 
-def test_a_task_that_is_large_for_the_default_networks_is_told():
+def test_a_task_that_is_large_for_small_networks_is_told():
     small, large = Line(), Line()
     large.observation_size = 70
-    (said,) = describe_task(Config(), "", large)
+    chosen = config.amend(Config(), {"policy.hidden": (64, 64)})
+    (said,) = describe_task(chosen, "", large)
     assert said.startswith("a large task for networks of 64 units: 70 observations; ")
     assert said.endswith("--policy.hidden 256 256 or --esac.observation_normalisation false")
-    td3 = config.amend(Config(), {"algorithm": "td3"})
+    td3 = config.amend(chosen, {"algorithm": "td3"})
     assert next(describe_task(td3, "", large)).endswith("--policy.hidden 256 256")
     narrow = config.amend(Config(), {"policy.hidden": (32,)})
-    assert [*describe_task(Config(), "", small), *describe_task(narrow, "", large)] == []
+    assert [*describe_task(chosen, "", small), *describe_task(narrow, "", large)] == []
 
 
 def test_a_horizon_beyond_the_tasks_own_limit_is_told():
@@ -290,3 +291,17 @@ def test_many_observations_are_not_standardised(algorithm, observations, found):
     asked = config.amend(chosen, {name: not found})
     kept, names = resolve_by_task(asked, task)
     assert (kept, name in names.split()) == (asked, False)
+
+
+@pytest.mark.parametrize("algorithm", ["esac", "es", "sac"])
+@pytest.mark.parametrize(("observations", "found"), [(64, (64, 64)), (65, (256, 256))])
+def test_many_observations_have_larger_networks(algorithm, observations, found):
+    task = Line()
+    task.observation_size = observations
+    chosen, names = resolve_by_task(load(["--algorithm", algorithm])[0], task)
+    assert (chosen.policy.hidden, "policy.hidden" in names.split()) == (found, True)
+    told = f"policy.hidden 256 256: for {observations} observations"
+    assert (told in list(describe_task(chosen, names, task))) is (observations == 65)
+    asked = config.amend(chosen, {"policy.hidden": (32,)})
+    kept, names = resolve_by_task(asked, task)
+    assert (kept, "policy.hidden" in names.split()) == (asked, False)
