@@ -84,7 +84,12 @@ class Policy(policy.Policy):
         ranges = {"low": _vector(low, sizes[-1], "low"), "high": _vector(high, sizes[-1], "high")}
         if not (ranges["low"] < ranges["high"]).all():
             raise ValueError("low must be below high")
-        about = {"sizes": sizes, "activation": activation, "output": output, "task": task}
+        about: dict[str, Any] = {
+            "sizes": sizes,
+            "activation": activation,
+            "output": output,
+            "task": task,
+        }
         about |= {**ranges, "policy": "imported", "generation": 0, "episodic_return": math.nan}
         if normaliser is not None:
             standard = [_vector(part, sizes[0], "a normaliser") for part in normaliser]

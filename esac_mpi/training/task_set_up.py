@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
@@ -36,7 +37,7 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     """Complete a configuration by what it leaves to the task, and name such fields."""
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
-    values = dict.fromkeys(names, survival_shift(env)[0] if names else 0.0)
+    values: dict[str, Any] = dict.fromkeys(names, survival_shift(env)[0] if names else 0.0)
     name = normalisation_of(config)
     if name and value_of(config, name) == AUTO:
         values[name] = env.observation_size <= MANY

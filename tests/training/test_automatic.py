@@ -245,7 +245,7 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
     )
     monkeypatch.setattr(first.measured, "measure", lambda made, there, limit: (0.0, seconds[there]))
     named = "--esac.workers 1 --esac.update_cost 3 --esac.population_size 28"
-    chosen = load(words(f"{named} --learner.kernels torch"))[0]
+    chosen = load(words(f"{named} --learner.kernels torch --policy.hidden 8 8"))[0]
     values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told
