@@ -381,3 +381,25 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
     assert compared.keys() | paired == runs.keys()
     least, most = min(ratios), max(ratios)
     assert f"give SAC {least:.1f} to {most:.1f} times the updates of 256" in page
+
+
+def test_what_larger_networks_come_to_is_in_its_record():
+    runs, page = runs_of("networks.csv"), (RECORDS / "choices.md").read_text()
+    head, *lines = re.search(r"\n(\| task \| observations .*?)\n\n", page, re.DOTALL)[
+        1
+    ].splitlines()
+    minutes = [int(number) for number in re.findall(r"\| (\d+)", head.replace(" min", ""))]
+    name, found = "", set()
+    for line in lines[1:]:
+        task, _, units, *cells, half, speed = (cell.strip() for cell in line.split("|")[1:-1])
+        name = task or name
+        rows = runs[name, units, 33]
+        end = rows[-1].wall_seconds
+        told = [number for number in cells if number]
+        until = [60 * number for number in minutes[: len(told) - 1]] + [end]
+        stood = [[r.better for r in rows if r.wall_seconds <= each][-1] for each in until]
+        assert told == [f"{value:,.0f}" for value in stood]
+        assert half == f"{np.mean([r.better for r in rows if r.wall_seconds >= end / 2]):,.0f}"
+        assert speed == f"{rows[-1].gradient_updates / end:,.0f}"
+        found.add((name, units, 33))
+    assert found == runs.keys()
