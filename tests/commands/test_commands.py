@@ -52,6 +52,14 @@ def test_what_is_no_command_is_one_sentence_from_one_rank(monkeypatch, capsys, w
 
 
 @pytest.mark.slow
+def test_a_folder_of_the_packages_name_does_not_hide_it(tmp_path):
+    """As one has who starts beside the checkout: Python could take it for the package."""
+    (tmp_path / "esac_mpi").mkdir()
+    line = [sys.executable, "-m", "esac_mpi", "--version"]
+    assert finish(line, folder=tmp_path, PYTHONPATH="").stdout == f"esac_mpi {__version__}\n"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["esac_mpi"], ["esac_mpi.commands", "run"]])
 def test_a_setting_that_cannot_be_read_is_one_sentence(words):
     told = finish([sys.executable, "-m", *words, "--seed", "x"], 2)
