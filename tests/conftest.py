@@ -55,6 +55,13 @@ LONG = [
 ]
 
 
+def pytest_configure():
+    """Leave the batch job that these tests may be made in, which programs would take for theirs."""
+    job = "SLURM_", "PBS_", "PMI_", "PMIX_RANK", "PMIX_NAMESPACE", "PMIX_SERVER", "OMPI_COMM_"
+    for name in [name for name in os.environ if name.startswith(job)]:
+        del os.environ[name]
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark whole programs; begin with the long files, then those with most tests.

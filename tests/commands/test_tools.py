@@ -52,6 +52,7 @@ sys.exit(any([main(line.split()) for line in {lines!r}]))
 
 @pytest.mark.slow
 def test_commands_of_analysis_need_no_mpi_torch_or_simulator(tmp_path):
+    pytest.importorskip("matplotlib.font_manager")  # which says so where it makes its cache first
     make(tmp_path / "a", generations=10).close()
     figured(tmp_path / "b")
     files = (ROOT / "esac_mpi/analysis").rglob("*.py")

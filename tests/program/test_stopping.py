@@ -140,7 +140,7 @@ def test_a_terminal_that_goes_away_saves_and_ends_with_75(tmp_path):
     try:
         wait_for(lambda: os.read(terminal, 1000) and rows_published(path) >= 3)
         os.close(terminal)  # the kernel sends SIGHUP, and who writes there meets an error
-        wait_for(lambda: status(path)["status"] == "requeue", 60)
+        wait_for(lambda: status(path)["status"] == "requeue")
     except BaseException:
         os.kill(pid, signal.SIGKILL)
         raise

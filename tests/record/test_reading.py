@@ -187,7 +187,7 @@ for file in files:
     fcntl.lockf(file, fcntl.LOCK_EX)
     fcntl.flock(file, fcntl.LOCK_EX)  # HDF5's own kind of lock
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

@@ -144,7 +144,7 @@ def test_status_json_has_the_run_in_plain_numbers(tmp_path):
 def test_a_run_that_is_killed_is_dead_and_one_that_ends_is_not(tmp_path, end):
     code = HOLD.format(path=str(tmp_path))
     code = code.replace('print("held"', 'run.status("running", 0); print("held"')
-    code = code.replace("time.sleep(60)", 'input(); run.status("complete", 0); run.close()')
+    code = code.replace("time.sleep(600)", 'input(); run.status("complete", 0); run.close()')
     with elsewhere(code, stdin=subprocess.PIPE) as process:
         looked_at = Run.open(tmp_path)
         assert looked_at.state == "running"

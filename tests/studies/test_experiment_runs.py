@@ -177,7 +177,7 @@ def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
 def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
     """Of two runs one ends at once; then who asked does not want more."""
     ending, lasting = (a_run(tmp_path, Config(), name=name) for name in ("ending", "lasting"))
-    lines = {"ending": "", "lasting": "import time; time.sleep(60)"}
+    lines = {"ending": "", "lasting": "import time; time.sleep(600)"}
     monkeypatch.setattr(
         running, "command", lambda planned: [sys.executable, "-c", lines[planned.run_dir.name]]
     )

@@ -115,7 +115,7 @@ from esac_mpi.config import Config
 from esac_mpi.record import Run
 run = Run.begin({path!r}, Config(), {{}})
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

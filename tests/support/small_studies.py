@@ -86,7 +86,7 @@ from esac_mpi.record.lock import RunLock
 held = RunLock(Path({path!r}))
 held.claim()
 print("held", flush=True)
-time.sleep(100)
+time.sleep(600)
 """
 
 

@@ -105,6 +105,9 @@ def test_a_run_that_hangs_is_ended_with_all_it_started():
         "import subprocess; "
         "print(subprocess.Popen(['sleep', '600'], start_new_session=True).pid, flush=True)"
     )
-    with pytest.raises(program.Unusable, match=r"(?s)not ended after 5 s.*\d") as raised:
-        program.launch(1, ["-c", f"{child}; __import__('time').sleep(600)"], seconds=5)
-    assert not processes.alive(int(str(raised.value).split()[-1]))
+    for seconds in (5, 100):  # a busy machine may begin it late
+        with pytest.raises(program.Unusable, match=f"not ended after {seconds} s") as raised:
+            program.launch(1, ["-c", f"{child}; __import__('time').sleep(600)"], seconds=seconds)
+        if (begun := str(raised.value).split()[-1]).isdecimal():
+            break
+    assert not processes.alive(int(begun))

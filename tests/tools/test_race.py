@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import PATIENCE, ROOT
 
 from esac_mpi import envs
 from esac_mpi.analysis.colours import COLOURS
@@ -271,14 +271,17 @@ def test_a_race_goes_on_where_it_stands_and_mixes_nothing_in(tmp_path, quickly, 
 
 
 def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatch):
-    (tmp_path / "mpirun").write_text("#!/bin/sh\necho begun\nsleep 100\n")
+    (tmp_path / "mpirun").write_text("#!/bin/sh\necho begun\nsleep 600\n")
     (tmp_path / "mpirun").chmod(0o755)
     monkeypatch.setattr(race, "launcher", lambda ranks: [str(tmp_path / "mpirun")])
-    monkeypatch.setattr(race, "SPARE", 0.5)
-    found = race.run_competitor(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
-    assert (found.outcome, found.time) == ("late", INF)
-    assert found.seconds < 100  # which it would have slept
-    assert next((tmp_path / "logs").glob("*/log.txt")).read_text() == "begun\n"
+    for spare in (0.5, 100.0):  # a busy machine may begin it late
+        monkeypatch.setattr(race, "SPARE", spare)
+        found = race.run_competitor(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
+        assert (found.outcome, found.time) == ("late", INF)
+        assert found.seconds < 600  # which it would have slept
+        if said := next((tmp_path / "logs").glob("*/log.txt")).read_text().strip():
+            break
+    assert said == "begun"
 
 
 def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys):
@@ -398,7 +401,7 @@ def test_one_of_ours_is_looked_at_after_a_generation(tmp_path):
     plan = plan_of(tmp_path, goal=-1e9, settings=settings, started=time.monotonic() - 2.0)
     (tmp_path / "plan.json").write_text(json.dumps(asdict(plan)))
     line = [sys.executable, "-m", "tools.race.peers", tmp_path / "plan.json"]
-    assert processes.follow(line, 60, print, processes.environ()) == 0
+    assert processes.follow(line, PATIENCE, print, processes.environ()) == 0
     start_up, looks = race.read_looks(plan.looks)
     assert start_up > 2.0
     seen = [(look.env_steps, look.policy, look.reached(-1e9)) for look in looks]
