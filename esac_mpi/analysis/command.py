@@ -16,6 +16,7 @@ from esac_mpi.config.bounds import INT64, NON_NEGATIVE
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
+from esac_mpi.host.log import complain
 from esac_mpi.host.paths import PathLike, list_paths, read_path
 from esac_mpi.host.run_directory import is_of_run, moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
@@ -54,7 +55,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     The options that it reads have it as `line`.
     """
     if about is None:
-        print("PYTHONOPTIMIZE=2 (-OO) leaves out the texts of commands: set 1", file=sys.stderr)
+        complain("PYTHONOPTIMIZE=2 (-OO) leaves out the texts of commands: set 1")
         sys.exit(WRONG_USAGE)
     title, usage, text = about.split("\n\n", 2)
     name, usage = usage.split()[1], usage.strip().replace("\n", "\n   ")
@@ -192,7 +193,7 @@ def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
     """Open the readable runs and print the errors of the others; return also an exit code."""
     runs, problems, code = try_open(paths)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        complain(problem)
     return runs, code
 
 
@@ -205,14 +206,14 @@ def print_all(lines: Iterable[object]) -> int:
             print(line)
             printing = False
     except (Unusable, RunError) as error:  # or a file damaged after the run was opened
-        print(error, file=sys.stderr)
+        complain(error)
         return error.code
     except OSError as error:
         if printing:  # who called says so
             raise
         named = error.filename is not None  # of one that is open, as on a full disk, it is not
         what = error.filename if named else "what was being written"
-        print(f"{what}: {error.strerror}; choose another --out", file=sys.stderr)
+        complain(f"{what}: {error.strerror}; choose another --out")
         return WRONG_USAGE if named else NotSaved.code
     return 0
 

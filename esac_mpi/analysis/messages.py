@@ -1,7 +1,8 @@
 """What the analysis says to whom it works for: an error in a sentence, a note that is no error."""
 
-import sys
 from collections.abc import Iterable
+
+from esac_mpi.host.log import complain
 
 DAMAGED = 65  # exit code
 
@@ -20,7 +21,7 @@ class Missing(Unusable, ImportError):
 
 def note(text: str) -> None:
     """Print a remark on stderr."""
-    print(f"note: {text}", file=sys.stderr)
+    complain(f"note: {text}")
 
 
 def shorten(names: Iterable[object], shown: int = 5) -> str:

@@ -14,7 +14,7 @@ from argparse import ArgumentParser
 from importlib import import_module
 
 from esac_mpi.commands import GROUPS, NAMES, NOW, about
-from esac_mpi.host import log, streams
+from esac_mpi.host import log, streams, threads
 from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import INSTALL, WRONG_USAGE, NotSaved, RunError, why_not_imported
 from esac_mpi.host.invocation import SCRIPT, call_of, deleted_directory, version, without_arguments
@@ -62,10 +62,12 @@ def command_line(name: str) -> ArgumentParser:
 @without_arguments()
 def call(name: str, arguments: list[str]) -> int:
     """Call a command, print what it yields; return its exit code."""
+    if name != "run":
+        os.environ["MPLBACKEND"] = "Agg"  # commands draw into files, whatever a notebook has
     command = import_module(f"esac_mpi.commands.{name}")
     if name == "run":  # the program reads its own
         return command.main(arguments)
-    from esac_mpi.analysis.command import print_all  # after commands that see to threads
+    from esac_mpi.analysis.command import print_all
 
     found = command.main(command_line(name).parse_args(arguments))
     return found if isinstance(found, int) else print_all(found)
@@ -73,9 +75,10 @@ def call(name: str, arguments: list[str]) -> int:
 
 def run(name: str, arguments: list[str]) -> int:
     """Carry out a command; return its exit code, 2 for a missing library or current directory."""
+    threads.limit_program()  # before numpy
     if gone := deleted_directory():
         if is_speaker(os.environ):
-            print(f"{SCRIPT}: {gone}", file=sys.stderr)
+            log.complain(f"{SCRIPT}: {gone}")
         return WRONG_USAGE
     try:
         try:
@@ -83,7 +86,7 @@ def run(name: str, arguments: list[str]) -> int:
         finally:  # also after a help, which ends the program
             sys.stdout.flush()
     except EndsRun as error:  # of a task
-        print(f"{call_of(name)}: {error}", file=sys.stderr)
+        log.complain(f"{call_of(name)}: {error}")
         return RunError.code
     except OSError as error:
         if error.filename is not None:
@@ -91,18 +94,18 @@ def run(name: str, arguments: list[str]) -> int:
         streams.let_go()
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
             return 0
-        print(f"{call_of(name)}: standard output: {error.strerror}", file=sys.stderr)
+        log.complain(f"{call_of(name)}: standard output: {error.strerror}")
         return NotSaved.code
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]
         if library not in EXTRAS:
             raise
         said = f"{call_of(name)} needs {library}: {INSTALL} '.[{EXTRAS[library]}]'"
-        print(said, file=sys.stderr)
+        log.complain(said)
     except (ImportError, RuntimeError) as error:  # mpi4py's
         if not (told := why_not_imported(error)):
             raise
-        print(f"{call_of(name)}: {told}", file=sys.stderr)
+        log.complain(f"{call_of(name)}: {told}")
     return WRONG_USAGE
 
 
@@ -120,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
         elif words == ["--version"]:
             log.tell(version())
         else:
-            print(refusal(words), file=sys.stderr)
+            log.complain(refusal(words))
     return 0 if words in (["--help"], ["-h"], ["--version"]) else WRONG_USAGE
 
 

@@ -19,12 +19,8 @@ unstable        episodes whose return is not finite; with any, the statistics ar
 
 import argparse
 import json
-import os
-import sys
 from hashlib import sha256
 from typing import Any
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 import numpy as np
 
@@ -35,7 +31,7 @@ from esac_mpi.comm.command_ranks import on_all, over_ranks
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import look_here
-from esac_mpi.host.log import figures
+from esac_mpi.host.log import complain, figures
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.streams import answer_alone, as_json
 from esac_mpi.policies.evaluation import make_env, play_episodes, statistics
@@ -122,7 +118,7 @@ def evaluate(options: argparse.Namespace, world: Any) -> int:
             policy, env = load_on_all(options, world)
         except (Unusable, RunError) as error:
             if world.rank == 0:
-                print(error, file=sys.stderr)
+                complain(error)
             return error.code
         noise = options.weight_noise
         played = play_episodes(world, env, policy, options.episodes, options.seed, noise)

@@ -41,10 +41,7 @@ Exit codes of run: 0 no trial is left; 75 stopped, run it again; 2, 65, 74 and 1
 
 import argparse
 import math
-import os
 from collections.abc import Iterator
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy, as in training
 
 from esac_mpi.analysis.command import out_path, write_text
 from esac_mpi.analysis.messages import Unusable

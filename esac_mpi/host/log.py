@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from esac_mpi.host import streams
 
@@ -88,7 +88,7 @@ def tell(text: str) -> None:
     Once stdout fails, send it nowhere: the interpreter's last flush would exit with 120.
     """
     try:
-        _print_whole(text, sys.stdout)
+        streams.print_whole(text, sys.stdout)
     except (OSError, ValueError):
         streams.let_go()
 
@@ -96,12 +96,7 @@ def tell(text: str) -> None:
 def complain(text: object) -> None:
     """Print an error on stderr; where that fails, as on a full disk, the exit code tells it."""
     with suppress(OSError, ValueError):
-        _print_whole(text, sys.stderr)
-
-
-def _print_whole(text: object, file: TextIO) -> None:
-    """Print a line in one piece even where Python is unbuffered: ranks share one terminal."""
-    print(f"{text}\n", end="", file=file, flush=True)
+        streams.print_whole(text, sys.stderr)
 
 
 class _Formatter(logging.Formatter):

@@ -11,13 +11,15 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from functools import partial
+from typing import Any, TextIO
 
 NAMES = ("stdin", "stdout", "stderr")  # by number
 
 
 def open_missing() -> None:
-    """Open missing streams on nothing: else the next file takes their number."""
+    """Open missing streams on nothing, else the next file takes their number; see to the end."""
+    atexit.register(_flush)  # the last of all that are registered
     for number, name in enumerate(NAMES):
         try:
             os.fstat(number)
@@ -28,12 +30,26 @@ def open_missing() -> None:
             setattr(sys, name, _reopened(number))
 
 
-def let_go() -> None:
-    """Send stdout, which nobody reads any more, nowhere."""
+def print_whole(text: object, file: TextIO | None = None) -> None:
+    """Print a line in one piece even where Python is unbuffered: ranks share one terminal."""
+    print(f"{text}\n", end="", file=file, flush=True)
+
+
+def let_go(stream: TextIO | None = None) -> None:
+    """Send stdout, or another stream that nobody reads any more, nowhere."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, (stream or sys.stdout).fileno())
         os.close(nowhere)
+
+
+def _flush() -> None:
+    """Flush output; what cannot be written goes nowhere, lest the interpreter exit with 120."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            let_go(stream)
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
@@ -59,7 +75,7 @@ def answer_alone(wanted: bool = True) -> Iterator[Callable[[str], object]]:
     wanted: whether that is so; else all goes to stdout.
     """
     if not wanted:
-        yield lambda text: print(text, flush=True)
+        yield print_whole
         return
     with preserve_streams(), ExitStack() as opened:
         answers = sys.stdout
@@ -68,7 +84,7 @@ def answer_alone(wanted: bool = True) -> Iterator[Callable[[str], object]]:
             opened.callback(_close, answers)
         _aside()
         try:
-            yield lambda text: print(text, file=answers, flush=True)
+            yield partial(print_whole, file=answers)
         finally:
             ctypes.CDLL(None).fflush(None)  # what C code has printed and not written yet
             atexit.register(_aside)  # called before what tasks have registered there

@@ -98,11 +98,23 @@ def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_run_is_the_program_and_needs_no_home_directory(tmp_path):
+def test_a_command_has_one_thread_whatever_variables_say():
+    """As in training, whose numbers an evaluation has."""
+    ask = "from esac_mpi.host.threads import openblas as o; print({get() for _, get, _ in o()})"
+    code = f"from esac_mpi.commands.__main__ import main; main(['evaluate', 'nowhere']); {ask}"
+    many = {"OMP_NUM_THREADS": "4", "OPENBLAS_NUM_THREADS": "4"}
+    assert finish([sys.executable, "-c", code], **many).stdout == "{1}\n"
+
+
+@pytest.mark.slow
+def test_run_is_the_program_and_needs_no_home_directory_nor_its_plot_a_backend(tmp_path):
     nowhere = {"HOME": "/dev/null/home"}
     done = tool("run", *TINY_ES, "--run-dir", "a", folder=tmp_path, **nowhere)
     assert "finished at generation 2" in done.stdout
     assert (tmp_path / "a/metrics.h5").exists()
+    notebooks = {"MPLBACKEND": "module://nowhere"}  # inherited by what a notebook starts
+    tool("plot", "a", "--out", "a.png", folder=tmp_path, **notebooks)
+    assert (tmp_path / "a.png").exists()
 
 
 def test_python_without_texts_is_one_sentence(monkeypatch, capsys):

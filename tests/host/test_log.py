@@ -11,10 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import environment, finish
+from conftest import ROOT, environment, finish
 
 from esac_mpi.config import Config
-from esac_mpi.host import log
+from esac_mpi.host import log, streams
 from esac_mpi.host.log import Display, compact, duration, figures
 from esac_mpi.play.params import Params
 from esac_mpi.training import loop
@@ -112,10 +112,15 @@ def test_lost_stdout_does_not_end_the_run(output):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_refusal_keeps_its_exit_code_where_stderr_is_full():
-    line = [sys.executable, "-m", "esac_mpi", "--seed", "x"]
+@pytest.mark.parametrize(
+    "words",
+    ["esac_mpi --seed x", "esac_mpi.commands summary nowhere", "esac_mpi.commands plot --oops"],
+)
+def test_a_refusal_keeps_its_exit_code_where_stderr_is_full(words):
+    variables = environment() | {"PYTHONUNBUFFERED": ""}  # without which something is left over
+    line = [sys.executable, "-m", *words.split()]
     with open("/dev/full", "w") as full:
-        assert subprocess.run(line, stderr=full, env=environment(), check=False).returncode == 2
+        assert subprocess.run(line, stderr=full, env=variables, check=False).returncode == 2
 
 
 def test_a_line_is_one_piece_so_that_no_other_ranks_line_cuts_it(monkeypatch):
@@ -125,7 +130,11 @@ def test_a_line_is_one_piece_so_that_no_other_ranks_line_cuts_it(monkeypatch):
     monkeypatch.setattr(sys, "stderr", stream)
     log.tell("asked for")
     log.complain(OSError("wrong"))
-    assert [piece for piece in pieces if piece] == ["asked for\n", "wrong\n"]
+    with streams.answer_alone(False) as answer:
+        answer("an answer")
+    assert [piece for piece in pieces if piece] == ["asked for\n", "wrong\n", "an answer\n"]
+    for path in (ROOT / "esac_mpi").rglob("*.py"):
+        assert "file=sys.stderr" not in path.read_text("utf-8"), f"{path}: complain() is there"
 
 
 def test_ascii_stdout_gets_every_line():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.results import rows
+from esac_mpi.host.log import complain
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
@@ -42,8 +43,11 @@ def make_products(
     yield csv
     for product in found.products:
         for out, line in calls(product, [run for run, *_ in there], csv):
-            done = subprocess.run(line, capture_output=True, text=True, check=False)
-            print(done.stderr, end="", file=sys.stderr)
+            done = subprocess.run(
+                line, capture_output=True, text=True, errors="replace", check=False
+            )
+            if done.stderr:
+                complain(done.stderr.rstrip())
             if done.returncode:
                 problems.append(out.name)
             else:
