@@ -57,13 +57,22 @@ def first_number(text: str) -> int:
     return int(found[1]) if found else 0
 
 
+def mapped_files() -> list[str]:
+    """List the files that this process has mapped, as libraries are, by their paths."""
+    maps = Path("/proc/self/maps")
+    lines = os.fsdecode(maps.read_bytes()).split("\n") if maps.exists() else []
+    return sorted({line.split(maxsplit=5)[5] for line in lines if "/" in line})
+
+
 def openblas() -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]:
     """Yield each loaded OpenBLAS's file, and what gets and sets its number of threads."""
-    maps = Path("/proc/self/maps")
-    lines = maps.read_text(errors="replace").splitlines() if maps.exists() else []
-    named = [line for line in lines if "openblas" in line.lower()]
-    for path in sorted({line.split(maxsplit=5)[-1] for line in named}):
-        library = ctypes.CDLL(path)
+    for path in mapped_files():
+        if "openblas" not in os.path.basename(path).lower():
+            continue
+        try:
+            library = ctypes.CDLL(path)
+        except (OSError, UnicodeError):  # no library, or one that was deleted since
+            continue
         for name in OPENBLAS:
             get, put = name.format("get"), name.format("set")
             if hasattr(library, put):

@@ -7,6 +7,7 @@ torch      torch as it is
 
 import ctypes
 import importlib.util
+import os
 import sys
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.config import Config
+from esac_mpi.host import threads
 from esac_mpi.host.data_files import extension
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
@@ -99,8 +101,8 @@ def mkl_library() -> Path | None:
 
 def answers_for_mkl() -> bool:
     """Return whether this process has the library that answers for MKL."""
-    maps, library = Path("/proc/self/maps"), mkl_library()
-    return library is not None and maps.exists() and str(library) in maps.read_text()
+    library = mkl_library()
+    return library is not None and os.path.realpath(library) in threads.mapped_files()
 
 
 def limit(rounds: int = 50_000, repeats: int = 50) -> float | None:

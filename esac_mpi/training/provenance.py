@@ -121,15 +121,20 @@ def git_commit(checkout: Path = Path(__file__).parents[2]) -> str:
     folder = checkout / ".git"
     try:
         if folder.is_file():  # a worktree: "gitdir: PATH"
-            folder = checkout / folder.read_text().strip().removeprefix("gitdir: ")
-        head = (folder / "HEAD").read_text().strip()
+            folder = checkout / _words(folder).removeprefix("gitdir: ")
+        head = _words(folder / "HEAD")
         if not head.startswith("ref: "):
             return head
         name, pointer = head.removeprefix("ref: "), folder / "commondir"
-        refs = folder / pointer.read_text().strip() if pointer.exists() else folder
+        refs = folder / _words(pointer) if pointer.exists() else folder
         if (refs / name).exists():
-            return (refs / name).read_text().strip()
-        packed = (refs / "packed-refs").read_text().splitlines()
+            return _words(refs / name)
+        packed = _words(refs / "packed-refs").splitlines()
         return next(line.split()[0] for line in packed if line.endswith(f" {name}"))
     except (OSError, StopIteration):
         return "unknown"
+
+
+def _words(file: Path) -> str:
+    """Read a file of git's, whose names are in any encoding."""
+    return os.fsdecode(file.read_bytes()).strip()

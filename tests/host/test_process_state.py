@@ -2,6 +2,7 @@
 
 import json
 import logging
+import mmap
 import os
 import random
 import signal
@@ -93,6 +94,19 @@ def with_a_thread():
     for path, _, each in threads.openblas():
         each(was.get(path, 1))
     torch.set_num_threads(torchs)
+
+
+def test_a_file_named_like_openblas_is_no_library_for_threads(tmp_path):
+    """Nor are other files below a folder of that name; a name may be in any encoding."""
+    before = [path for path, *_ in threads.openblas()]
+    folder = os.fsdecode(b"openblas l\xe4ufe")
+    (tmp_path / folder).mkdir()
+    for name in ("python3", "openblas.txt"):
+        path = tmp_path / folder / name
+        path.write_text("text")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+            assert str(path) in threads.mapped_files()
+            assert [path for path, *_ in threads.openblas()] == before
 
 
 def program(folder: Path, *words: object, code: int = 0, **variables: str):

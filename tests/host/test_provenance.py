@@ -1,5 +1,6 @@
 """Where a run's code comes from."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,6 +36,7 @@ def test_the_commit_is_what_git_says(checkout):
 
 
 def test_it_is_found_among_packed_names_and_without_a_branch(checkout):
+    git(checkout, "tag", os.fsdecode(b"l\xe4uft"))  # in no encoding of ours
     for words in (("pack-refs", "--all"), ("checkout", "-q", "--detach")):
         git(checkout, *words)
         assert provenance.git_commit(checkout) == git(checkout, "rev-parse", "HEAD")

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from conftest import finish
+from conftest import PATIENCE, finish
 from gradients import Line, same
 from plain_sac import assert_updates_are_autograds, saturated
 from small_learners import fill, learn, perturbed, run_phase
@@ -16,6 +16,7 @@ from words import words
 from esac_mpi.config import Config, amend
 from esac_mpi.learners import NoDevice, cpu, prepare, resolve_auto
 from esac_mpi.learners.compiled import CompiledUpdate
+from esac_mpi.operators import _kernels
 from esac_mpi.record import Run
 from esac_mpi.training.check import learner as check
 
@@ -33,6 +34,15 @@ SIZES = [  # hidden layers, batch
 ]
 PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
 FORMS: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
+
+
+def test_the_library_for_mkl_is_known_through_a_link(tmp_path, monkeypatch):
+    """Homes of clusters are often links, and a process's map has the files themselves."""
+    (tmp_path / "link").symlink_to(_kernels.__file__)
+    monkeypatch.setattr(cpu, "mkl_library", lambda: tmp_path / "link")
+    assert cpu.answers_for_mkl()
+    monkeypatch.setattr(cpu, "mkl_library", lambda: tmp_path)
+    assert not cpu.answers_for_mkl()
 
 
 def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
@@ -193,6 +203,8 @@ def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
 
     monkeypatch.setattr(check, "update_seconds", update_seconds)
     monkeypatch.setattr(check, "SECONDS", 0.001)
+    for name in check.SLOWER:
+        monkeypatch.delenv(name, raising=False)
     for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
         (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
         (line,) = check.core(CORE, Line(), 0.01, tmp_path / "cpuinfo")
@@ -207,4 +219,4 @@ def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
 
 
 def test_the_check_measures_updates_of_the_task_that_it_is_given():
-    assert 0 < check.update_seconds(CORE, Line()) < 0.1
+    assert 0 < check.update_seconds(CORE, Line()) < PATIENCE
