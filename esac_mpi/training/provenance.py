@@ -18,6 +18,11 @@ from esac_mpi.envs.probe import PROBE_STEPS
 from esac_mpi.host import affinity, log
 from esac_mpi.operators import kernels
 
+KERNELS = (  # variables by which libraries take other kernels than the CPU's, of other bits
+    "OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR",
+    "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES",
+)  # fmt: skip
+
 
 def gather(
     env: Env, found: probe.Probe, world: World, threads: int, command: list[str]
@@ -95,7 +100,7 @@ def gather_compared(
 
 
 def cpu() -> str:
-    """Name the CPU, a digest of its instruction sets and what OpenBLAS is told to take it for."""
+    """Name the CPU, a digest of its instruction sets and what libraries are told of it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(errors="replace").splitlines() if info.exists() else []
     pairs = (line.partition(":") for line in lines)
@@ -103,8 +108,8 @@ def cpu() -> str:
     flags = " ".join(sorted(named.get("flags", "").split()))
     sets = sha256(flags.encode()).hexdigest()[:8]
     name = f"{named.get('model name', platform.processor())} (instruction sets {sets})"
-    told = os.environ.get("OPENBLAS_CORETYPE", "")
-    return f"{name}, OPENBLAS_CORETYPE={told}" if told else name
+    told = (f"{name}={os.environ[name]}" for name in KERNELS if os.environ.get(name))
+    return ", ".join([name, *told])
 
 
 def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:

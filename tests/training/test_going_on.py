@@ -20,7 +20,7 @@ from esac_mpi.host import batch_system, errors, log
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, read, replays
-from esac_mpi.training import active_run, loop, session
+from esac_mpi.training import active_run, loop, provenance, session
 
 
 @pytest.fixture
@@ -70,15 +70,18 @@ def test_a_file_of_that_name_elsewhere_is_like_any(tmp_path):
     assert (found.run_dir, found.max_hours) == ("runs/x", 2.0)
 
 
-def test_another_cpu_for_openblas_is_told_like_another_cpu(begun, monkeypatch):
+def test_another_cpu_for_libraries_is_told_like_another_cpu(begun, monkeypatch):
     warnings = []
     monkeypatch.setattr(log, "warn", warnings.append)
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Another")
+    told_them = {"OPENBLAS_CORETYPE": "Another", "ATEN_CPU_CAPABILITY": "default"}
+    for name in provenance.KERNELS:
+        monkeypatch.setenv(name, told_them.get(name, ""))
     for generations in (3, 4):  # the second time it is the same again
         assert started(begun / "config.toml", "--budget.generations", generations) == 0
     (told,) = [text for text in warnings if text.startswith("cpu: was ")]
-    assert told.endswith("), OPENBLAS_CORETYPE=Another: exact, but bits may differ")
-    assert Run.open(begun).provenance["cpu"].endswith("), OPENBLAS_CORETYPE=Another")
+    words = "), OPENBLAS_CORETYPE=Another, ATEN_CPU_CAPABILITY=default"
+    assert told.endswith(f"{words}: exact, but bits may differ")
+    assert Run.open(begun).provenance["cpu"].endswith(words)
 
 
 def test_between_the_processor_times_of_two_rows_nothing_is_lost(tmp_path, monkeypatch):

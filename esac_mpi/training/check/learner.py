@@ -12,7 +12,7 @@ from esac_mpi.config import NAMES, Config, amend, table_of, value_of
 from esac_mpi.host import affinity
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
-from esac_mpi.training import set_up
+from esac_mpi.training import provenance, set_up
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank, shorten
 from esac_mpi.training.check.report import Line
@@ -107,15 +107,8 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
 
 SECONDS = 0.3  # for which each is measured
 SIDE = 256  # of the matrices
-SLOWER = (  # variables by which libraries take other kernels than the core's, or fewer threads
-    "OPENBLAS_CORETYPE",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "MKL_DEBUG_CPU_TYPE",
-    "MKL_CBWR",
-    "ONEDNN_MAX_CPU_ISA",
-    "OMP_DYNAMIC",
-    "OMP_THREAD_LIMIT",
-)
+# variables by which libraries take other kernels than the core's, or fewer threads
+SLOWER = (*provenance.KERNELS, "OMP_DYNAMIC", "OMP_THREAD_LIMIT")
 UNITS = {"avx512_bf16", "amx_bf16"}  # instruction sets by which products in bfloat16 are faster
 
 
