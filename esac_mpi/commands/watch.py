@@ -74,7 +74,8 @@ def main(options: argparse.Namespace) -> int:
     """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
     if options.once and options.every != options.line.get_default("every"):
         options.line.error("--once does not read --every: leave it out")
-    console = Console(width=None if sys.stdout.isatty() else UNCUT)
+    terminal = sys.stdout.isatty()  # whatever FORCE_COLOR says
+    console = Console(force_terminal=terminal, width=None if terminal else UNCUT)
     followed, statuses = Followed(options.runs), options.status
     if not followed.runs:
         return followed.code

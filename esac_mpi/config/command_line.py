@@ -221,8 +221,8 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
         kind: type = type(getattr(default, table)) if table else Config
         if table not in tables:
             tables.add(table)
-            about = " ".join(f"[{table}] {kind.__doc__}".split()) if table else "Without a table"
-            lines += ["", textwrap.fill(about, width)]
+            about = f"[{table}] {kind.__doc__ or ''}" if table else "Without a table"
+            lines += ["", textwrap.fill(" ".join(about.split()), width)]
         lines.append(f"  --{name} {values_of(name)}")
         about = f"{docstrings(kind)[key]} (default: {' '.join(as_words(value))})"
         lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))

@@ -192,10 +192,10 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         raise TaskError(f"Unknown task '{id}'. {_suggest(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
-        raise TaskError(
-            f"{id} cannot be made: {missing} in the current directory ({Path.cwd()}) or on "
-            "PYTHONPATH"
-        ) from error
+        here = f"in the current directory ({Path.cwd()}) or on PYTHONPATH"
+        if sys.flags.safe_path:
+            here = "on PYTHONPATH; Python looks in no current directory (PYTHONSAFEPATH, -P or -I)"
+        raise TaskError(f"{id} cannot be made: {missing} {here}") from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)

@@ -36,8 +36,8 @@ def choose_gl() -> None:
     """Set MUJOCO_GL to what draws here, before mujoco is imported; "disabled" for nothing."""
     if not sys.platform.startswith("linux"):
         return  # MuJoCo's own choice
-    asked = os.environ.get("MUJOCO_GL", "disabled")
-    for name in ("egl", "osmesa") if asked == "disabled" else (asked,):
+    asked, both = os.environ.get("MUJOCO_GL", "").lower(), ("egl", "osmesa")
+    for name in (asked,) if asked in both else (*both, asked):
         command, there = [sys.executable, "-c", PROBE], {**os.environ, "MUJOCO_GL": name}
         tried = subprocess.run(command, env=there, capture_output=True, check=False)
         if tried.returncode == 0:

@@ -113,6 +113,8 @@ def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path):
     lost = tool("evaluate", policy, code=2, **here | {"folder": ROOT}).stderr
     said = f"No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH"
     assert f"arm:Breaking-v0 cannot be made: {said}" in lost
+    lost = tool("evaluate", policy, code=2, **here, PYTHONSAFEPATH="1").stderr
+    assert "'arm' on PYTHONPATH; Python looks in no current directory" in lost
 
 
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, call):

@@ -1,5 +1,6 @@
 """esac-mpi render: starts that are tilted, balance that is got back, pictures and films."""
 
+import os
 from types import SimpleNamespace
 
 import mujoco
@@ -143,10 +144,21 @@ def test_an_own_task_with_the_suites_physics_is_tilted_by_its_get_obs(monkeypatc
 
 
 def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, call):
-    monkeypatch.setenv("MUJOCO_GL", "nothing")
+    monkeypatch.setattr(stage, "PROBE", "raise SystemExit(1)")
     path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)
     said = call("render", path, "--seconds=0.1", code=2).err
     assert "apt-get install libosmesa6" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("", "osmesa"), ("glfw", "osmesa"), ("osmesa", "osmesa"), ("egl", "disabled")],
+)
+def test_only_egl_or_osmesa_asked_for_is_the_one_tried(monkeypatch, asked, found):
+    monkeypatch.setattr(stage, "PROBE", "import os; assert os.environ['MUJOCO_GL'] == 'osmesa'")
+    monkeypatch.setenv("MUJOCO_GL", asked)
+    stage.choose_gl()
+    assert os.environ["MUJOCO_GL"] == found
 
 
 def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, call):

@@ -71,6 +71,7 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
 
 def test_a_pipe_gets_whole_lines(tmp_path, call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on many a build server
     places = [tmp_path / name for name in ("a", "b")]
     for place in places:
         make(place, status="requeue", command="python -m esac_mpi").close()

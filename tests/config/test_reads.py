@@ -208,11 +208,13 @@ def test_es_is_compared_at_the_settings_of_esac(name):
 @pytest.mark.parametrize("algorithm", config.ALGORITHMS)
 def test_help_of_an_algorithm_explains_what_it_reads(capsys, monkeypatch, algorithm):
     monkeypatch.setenv("COLUMNS", "1" if algorithm == "es" else "80")
+    monkeypatch.setattr(config.Task, "__doc__", None)  # as by python -OO
     with pytest.raises(SystemExit) as end:
         load(["--algorithm", algorithm, "--help"])
     assert end.value.code == 0
     out, err = capsys.readouterr()
     assert err == ""
+    assert "[task]\n" in out
     said = dict(re.findall(r"^  --([\w.]+) \S.*\n((?: {6}.+\n)+)", out, re.MULTILINE))
     assert said.keys() == {name for name in NAMES if reads.reads(algorithm, name)}
     assert all(len(text.split("(default:")[0].split()) > 1 for text in said.values()), said
