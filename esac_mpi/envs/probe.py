@@ -27,7 +27,7 @@ class Probe(NamedTuple):
     """What came of it."""
 
     digests: str  # `kind digest, kind digest, ...` of KINDS in the first two stretches
-    apart: frozenset[str]  # of KINDS: what was not the same when the first stretch was played again
+    apart: str = ""  # what to do about a first stretch that was not the same again; empty = it was
     not_finite: str = ""  # what to say of a number that was not finite; empty = all were
 
 
@@ -64,21 +64,18 @@ def _probe(env: Env) -> Probe:
     digests = [
         f"{kind} {sha256(b''.join(first[kind] + other[kind])).hexdigest()[:16]}" for kind in KINDS
     ]
-    told = (
-        f"{env.id}: {env.not_finite} in its first steps; such an episode is unstable and ranks last"
-    )
-    apart = frozenset(kind for kind in KINDS if first[kind] != again[kind])
-    return Probe(", ".join(digests), apart, told if env.not_finite else "")
-
-
-def complaint(env: Env, apart: frozenset[str]) -> str:
-    """Return the warning for a task that did not repeat itself."""
-    return (
-        "an episode played again after others was not the same: "
-        f"{env.id} ({', '.join(sorted(apart))}) keeps something from one episode to the next, or "
-        "draws from another source than its seed. Results depend on the number of ranks and on "
-        "restarts: docs/reference/tasks.md"
-    )
+    apart = not_finite = ""
+    if differ := sorted(kind for kind in KINDS if first[kind] != again[kind]):
+        apart = (
+            "an episode played again after others was not the same: "
+            f"{env.id} ({', '.join(differ)}) keeps something from one episode to the next, or "
+            "draws from another source than its seed. Results depend on the number of ranks and on "
+            "restarts: docs/reference/tasks.md"
+        )
+    if env.not_finite:
+        such = "such an episode is unstable and ranks last"
+        not_finite = f"{env.id}: {env.not_finite} in its first steps; {such}"
+    return Probe(", ".join(digests), apart, not_finite)
 
 
 def _refuse_not_finite(env: Env, rewards: tuple[bytes, ...]) -> None:

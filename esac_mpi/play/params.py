@@ -10,7 +10,7 @@ from esac_mpi.config import Config
 from esac_mpi.envs import Env, make
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
 from esac_mpi.play.counters import Progress
-from esac_mpi.play.epsilon import Epsilon
+from esac_mpi.play.epsilon import Epsilon, Philox
 
 S = TypeVar("S", bound=Progress, covariant=True)
 L = TypeVar("L", covariant=True)
@@ -67,6 +67,11 @@ def make_layout(config: Config, env: Env) -> Layout:
     network = config.policy
     sizes = env.observation_size, *network.hidden, env.action_size
     return Layout(sizes, network.layer_norm, network.path_gain(sizes[0]))
+
+
+def make_params(config: Config, env: Env) -> Params:
+    """Make parameters for a look at a run: its noise is drawn, and ranks take no gradients."""
+    return Params(config, make_layout(config, env), env.horizon, Philox(config.seed))
 
 
 def make_policy(

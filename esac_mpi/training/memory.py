@@ -7,6 +7,7 @@ a capacity that it does not reach costs nothing.
 """
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,8 +22,7 @@ from esac_mpi.envs import Env
 from esac_mpi.host import ram
 from esac_mpi.operators.noise import BLOCK, PIECES
 from esac_mpi.play import state
-from esac_mpi.play.epsilon import Philox
-from esac_mpi.play.params import Params, make_layout
+from esac_mpi.play.params import make_layout, make_params
 from esac_mpi.play.transitions import width
 from esac_mpi.record import Checkpoint
 from esac_mpi.training.ended import TooLarge
@@ -88,13 +88,10 @@ def narrow(config: Config, env: Env) -> Config:
 
 def shared_bytes(config: Config, env: Env) -> int:
     """Count the bytes of a State that a node's ranks share, and of a checkpoint with it."""
-    layout, counter = make_layout(config, env), Counter(1)
+    params, counter = make_params(config, env), Counter(1)
     algorithm = ALGORITHMS[config.algorithm]
-    # a critic has about as many
-    operators = (
-        SimpleNamespace(critic_size=layout.d) if algorithm.DECLARES.operators(config) else None
-    )
-    params = Params(config, layout, env.horizon, Philox(config.seed), operators)
+    if algorithm.DECLARES.operators(config):  # a critic has about as many
+        params = replace(params, operators=SimpleNamespace(critic_size=params.layout.d))
     saved = state.arrays(algorithm.init(params, counter))
     return counter.bytes + IMAGES * sum(array.nbytes for array in saved.values())
 

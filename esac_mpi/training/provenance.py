@@ -14,7 +14,6 @@ from typing import Any
 from esac_mpi import __version__
 from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env, identity, probe
-from esac_mpi.envs.probe import PROBE_STEPS
 from esac_mpi.host import affinity, log
 from esac_mpi.operators import kernels
 
@@ -32,13 +31,8 @@ def gather(
     found: what the task's first steps told this rank. threads: the learner's; 0 = none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
-    mine = {
-        "cpu": cpu(),
-        "versions": versions(()),
-        "physics": found.digests,
-    }
+    mine = {"cpu": cpu(), "versions": versions(()), "physics": found.digests}
     everyone = world.gather({**mine, "cores": affinity.cores()})
-    steps = PROBE_STEPS * world.size
     if world.rank == 0:
         first = world.hosts[0]
         places = [host if host != first else f"rank {r}" for r, host in enumerate(world.hosts)]
@@ -49,11 +43,8 @@ def gather(
                 log.warn(f"{what} of {', '.join(odd)} differs from rank 0's on {first}: {depend}")
         cores = [one["cores"] for one in everyone]
         warnings = affinity.complaints(world.hosts, cores, threads)
-        for warning in (*warnings, found.not_finite):
-            if warning:
-                log.warn(warning)
-        if found.apart:
-            log.warn(probe.complaint(env, found.apart))
+        for warning in filter(None, (*warnings, found.not_finite, found.apart)):
+            log.warn(warning)
     pairs = zip(everyone, world.hosts, strict=True)
     here = {one["physics"] for one, host in pairs if host == world.hosts[0]}
     return {
@@ -65,7 +56,7 @@ def gather(
         "hosts": ", ".join(sorted(set(world.hosts))),
         "kernel": kernels.NAME,
         "platform": platform.platform(),
-        "probe_steps": steps,
+        "probe_steps": probe.PROBE_STEPS * world.size,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **gather_compared(env, made, found, [one["cpu"] for one in everyone], len(here) == 1),
     }

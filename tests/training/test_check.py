@@ -15,6 +15,7 @@ from small_runs import shared_bytes
 from esac_mpi import config
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, make
+from esac_mpi.envs.probe import Probe
 from esac_mpi.host import affinity
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.params import Params
@@ -172,11 +173,11 @@ def test_trials_and_resimulated_members_are_counted():
 
 def seen(**changes) -> surroundings.Rank:
     blas = "openblas: 1 thread(s) a rank"
-    return replace(surroundings.Rank(0, "a", [0, 1], blas, 2**30, "", 0.1, 1000.0, "d1"), **changes)
+    return replace(surroundings.Rank(0, "a", [0, 1], blas, 2**30, "", 0.1, 1000.0), **changes)
 
 
 def test_nodes_that_make_other_bits_are_named():
-    other = seen(host="b", physics="d2", steps_per_second=3000.0)
+    other = seen(host="b", found=Probe("d2"), steps_per_second=3000.0)
     played, physics, _ = start_of.playing(settings(), [seen(), other])
     assert "1,000 / 2,000 / 3,000 steps/s" in played.found
     assert physics.remedy.startswith("other bits on b:")

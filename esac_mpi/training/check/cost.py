@@ -108,10 +108,8 @@ def put_together(
         if isinstance(one, Exception):
             raise one
         beside.append(one)
-    playing, updating, cpu = 0.0, 0.0, True
-    if ready := measured.prepare(params, env):
-        playing, updating = measured.measure(*ready, UPDATING)
-        cpu = str(ready[0].device) == "cpu"
+    ready = measured.prepare(params, env)
+    playing, updating = measured.measure(ready, UPDATING)
     making, slot = noise_seconds(params, env)
     return Pieces(
         played[:, 0],
@@ -123,7 +121,7 @@ def put_together(
         sums=3 * env.observation_size,
         playing=playing,
         updating=updating,
-        cpu=cpu,
+        cpu=ready is None or str(ready[0].device) == "cpu",
         exchange=exchange,
         **{name: float(np.mean([one[name] for one in beside])) for name in beside[0]},
     )

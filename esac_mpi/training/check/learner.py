@@ -10,8 +10,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.world import World
 from esac_mpi.config import NAMES, Config, amend, table_of, value_of
 from esac_mpi.host import affinity
-from esac_mpi.play import epsilon
-from esac_mpi.play.params import Params, make_layout
+from esac_mpi.play.params import make_params
 from esac_mpi.training import provenance, set_up
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank, shorten
@@ -47,7 +46,7 @@ def library(config: Config, ranks: list[Rank]) -> Line:
     if torch.cuda.is_available():
         gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     cores, on_node = ranks[0].cores, sum(rank.node == ranks[0].node for rank in ranks)
-    threads, more = config.learner.threads, threads_that_gain(config, cores, on_node)
+    threads, more = config.learner.threads, threads_that_gain(config, name, cores, on_node)
     found = f"{torch.__version__}, imported in {seconds:.1f} s on rank 0"
     found += f", which sees {', '.join(gpus) or 'no GPU'}; learner.threads = {threads}"
     if more > threads and (config.learner.device == "cpu" or not gpus):
@@ -57,16 +56,13 @@ def library(config: Config, ranks: list[Rank]) -> Line:
     return Line("torch", found, remedy, bool(remedies))
 
 
-def threads_that_gain(config: Config, cores: list[int], ranks: int) -> int:
+def threads_that_gain(config: Config, learner: str, cores: list[int], ranks: int) -> int:
     """Count the threads that make a learner faster without taking a core from another rank.
 
     cores: those that rank 0 may run on; ranks: of its node.
     """
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    if learning is None:
-        return 1
-    tables = learning.learner(config), table_of(config.algorithm)
-    names = [f"{table}.batch_size" for table in tables if f"{table}.batch_size" in NAMES]
+    sizes = [f"{table}.batch_size" for table in (learner, table_of(config.algorithm))]
+    names = [name for name in sizes if name in NAMES]
     widest = max((a * b for a, b in pairwise(config.policy.hidden)), default=0)
     product = value_of(config, names[0]) * widest if names else 0
     return max(1, min(1 + len(cores) - ranks, product // SHARE))
@@ -147,6 +143,4 @@ def core(
 
 def update_seconds(config: Config, env: envs.Env) -> float:
     """Measure an update of the learner for this task [s]; 0 where nothing learns."""
-    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
-    ready = measured.prepare(params, env)
-    return measured.measure(*ready, SECONDS)[1] if ready else 0.0
+    return measured.measure(measured.prepare(make_params(config, env), env), SECONDS)[1]

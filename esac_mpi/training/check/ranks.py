@@ -23,6 +23,8 @@ from esac_mpi.training.check.report import Line, format_ranges
 from esac_mpi.training.forecast.measured import median_seconds
 from esac_mpi.training.task_set_up import make_task
 
+UNPLAYED = probe.Probe("")
+
 
 @dataclass(frozen=True)
 class Rank:
@@ -36,17 +38,14 @@ class Rank:
     task: str  # why the task cannot be played; empty = it can
     seconds_import: float  # to import and make the task [s]
     steps_per_second: float
-    physics: str  # digests of the steps
-    apart: str = ""  # what to do about episodes that are not the same again; empty = they are
+    found: probe.Probe = UNPLAYED  # what the steps told
     cpu: str = ""
-    found: probe.Probe | None = None  # what the steps told
     made: dict[str, str] = field(default_factory=dict)  # of what the task is made, on rank 0
 
 
 def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     """Make the task and play it; return it (None if it cannot be made) and what this rank sees."""
-    env = found = None
-    trouble = apart = ""
+    env, found, trouble = None, UNPLAYED, ""
     made: dict[str, str] = {}
     speed = 0.0
     start = done = time.perf_counter()
@@ -57,7 +56,6 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
         speed = probe.PROBE_STEPS / (time.perf_counter() - done)
         if world.rank == 0:  # after these steps, as at a start: a reset may change the model
             made = identity.identity(env)
-            apart = probe.complaint(env, found.apart) if found.apart else ""
     except Exception as error:  # a task is a user's own code
         trouble = f"{type(error).__name__}: {error}".splitlines()[0]
     free = free_memory()
@@ -70,10 +68,8 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
         task=trouble,
         seconds_import=done - start,
         steps_per_second=speed,
-        physics=found.digests if found else "",
-        apart=apart,
-        cpu=provenance.cpu(),
         found=found,
+        cpu=provenance.cpu(),
         made=made,
     )
 

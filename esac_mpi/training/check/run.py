@@ -6,9 +6,9 @@ from esac_mpi import envs, learners
 from esac_mpi.comm.world import World
 from esac_mpi.config import NAMES, Budget, Config, amend, estimate, value_of
 from esac_mpi.envs import probe
-from esac_mpi.play import epsilon, state
+from esac_mpi.play import state
 from esac_mpi.play.counters import Counters
-from esac_mpi.play.params import Params, make_layout
+from esac_mpi.play.params import make_layout, make_params
 from esac_mpi.record import Run, source
 from esac_mpi.training import memory, provenance, set_up, warm_start
 from esac_mpi.training.check.memory import make_counted
@@ -35,7 +35,7 @@ def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Co
 
 def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     """Tell whether every rank can play the task, how fast, and with the same bits."""
-    first = ranks[0]
+    first = ranks[0].found
     if broken := [r for r, rank in enumerate(ranks) if rank.task]:
         found = f"{config.task.id} cannot be played on ranks {format_ranges(broken)}"
         return [Line("task", found, ranks[broken[0]].task, True)]
@@ -43,25 +43,23 @@ def playing(config: Config, ranks: list[Rank]) -> list[Line]:
     rates = " / ".join(f"{rate:,.0f}" for rate in np.quantile(speeds, (0, 0.5, 1)))
     found = f"made in {max(rank.seconds_import for rank in ranks):.1f} s"
     found += f"; {probe.PROBE_STEPS} steps on each rank: min / median / max {rates} steps/s"
-    odd = ", ".join(sorted({rank.host for rank in ranks if rank.physics != first.physics}))
-    differ = (
-        f"other bits on {odd}: use nodes of one kind, or results depend on which evaluates what"
-    )
-    again = "not repeated" if first.apart else "the same again after others"
+    differ, again = "", "not repeated" if first.apart else "the same again after others"
+    if odd := sorted({rank.host for rank in ranks if rank.found.digests != first.digests}):
+        differ = f"other bits on {', '.join(odd)}: use nodes of one kind"
+        differ += ", or results depend on which evaluates what"
     lines = [
         Line("task", found),
-        Line("physics", f"digests on rank 0: {first.physics}", differ if odd else ""),
+        Line("physics", f"digests on rank 0: {first.digests}", differ),
         Line("episodes", again, first.apart),
     ]
-    if first.found and first.found.not_finite:
-        lines.append(Line("numbers", "not all finite", first.found.not_finite))
+    if first.not_finite:
+        lines.append(Line("numbers", "not all finite", first.not_finite))
     return lines
 
 
 def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     """Say what the ranks and the learner have to do."""
-    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
-    found, better = set_up.describe_work(params, ranks)
+    found, better = set_up.describe_work(make_params(config, env), ranks)
     name = f"{config.algorithm}.episodes_on"
     if better and name in NAMES and value_of(config, name) == "root":
         better += f"; in a new run with --{name} ranks they play its training episodes"
@@ -126,10 +124,8 @@ def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: W
         learners.clear()  # the line about the GPU had one: a device may have room for one
         learner = set_up.make_learner(params, env, state, world)
         found = warm_start.plan(source, config, state, learner, now)
-    except FILES as error:
-        return [Line("start", "refused", str(error), True, code_of(error))]
-    except NO_START as error:
-        return [Line("start", words, str(error), True)]
+    except (*FILES, *NO_START) as error:
+        return [Line("start", words or "refused", str(error), True, code_of(error))]
     left = f"anew: {', '.join(found.left)}" if found.left else ""
     return [Line("start", f"{words}, takes {', '.join(found.taken)}", left)]
 
@@ -137,8 +133,7 @@ def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: W
 def origin(env: envs.Env, ranks: list[Rank]) -> dict[str, str]:
     """Gather what a start compares with the run's task."""
     first = ranks[0]
-    assert first.found is not None
-    here = {rank.physics for rank in ranks if rank.host == first.host}
+    here = {rank.found.digests for rank in ranks if rank.host == first.host}
     return provenance.gather_compared(
         env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1
     )

@@ -7,7 +7,6 @@ same bits on all.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,7 @@ from esac_mpi.config import AUTO, NAMES, Config, amend, automatic, check, resolv
 from esac_mpi.envs import Env, TaskError, probe, refuse_errors
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.play import epsilon
-from esac_mpi.play.params import Params, make_layout, make_policy
+from esac_mpi.play.params import Params, make_params, make_policy
 from esac_mpi.play.rollout import play
 from esac_mpi.record import settings_of
 from esac_mpi.training.forecast import measured
@@ -110,18 +108,16 @@ def choose_device(config: Config, env: Env) -> tuple[str, str]:
     """Measure the learner on the CPU and on the GPU; choose the faster one, and say why."""
     if config.learner.precision == "tf32":
         return "cuda", "learner on the GPU, which alone has learner.precision = tf32"
-    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
     seconds = {}
     for device in ("cpu", "cuda"):
-        there = replace(params, config=amend(config, {"learner.device": device}))
+        there = make_params(amend(config, {"learner.device": device}), env)
         try:
             with process_state.preserve_state():
                 ready = measured.prepare(there, env)
-                rounds = [sum(measured.measure(*ready, UPDATING)) for _ in range(ROUNDS) if ready]
+                seconds[device] = min(sum(measured.measure(ready, UPDATING)) for _ in range(ROUNDS))
         except learners.NoDevice as error:
             return "cpu", f"learner on the CPU: {error}"
-        seconds[device] = min(rounds, default=0.0)
-        ready = None
+        del ready
         learners.clear()
     device = "cuda" if seconds["cuda"] < seconds["cpu"] else "cpu"
     rates = ", ".join(
@@ -156,13 +152,12 @@ def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
     individuals = ALGORITHMS[config.algorithm].DECLARES.operators(config) == "individuals"
     if not (share or individuals):
         return {"esac.update_cost": 0.0}, 0.0
-    params = Params(config, make_layout(config, env), env.horizon, epsilon.Philox(config.seed))
+    params = make_params(config, env)
     probe.probe(env)  # which says what is wrong with a task
     with process_state.preserve_state():
         ready = measured.prepare(params, env)
         rounds = [
-            (step_seconds(params, env), *(measured.measure(*ready, UPDATING) if ready else (0, 0)))
-            for _ in range(ROUNDS)
+            (step_seconds(params, env), *measured.measure(ready, UPDATING)) for _ in range(ROUNDS)
         ]
     step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
     del ready

@@ -245,7 +245,7 @@ def of_arrivals(
     aes = config.aes_rl
     virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
     turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
-    clock = queue(Giving(aes, draw_individuals(config, aes, pieces), lambda n: turn), aes, on)
+    clock = queue(Giving(aes, draw_individuals(config, pieces), lambda n: turn), aes, on)
     arrived = aes.arrivals_per_generation
     steps = arrived * pieces.length  # of individuals' own episodes
     before = 0.0
@@ -258,14 +258,12 @@ def of_arrivals(
         before = busy
 
 
-def draw_individuals(
-    config: Config, aes: configuration.AESRL, pieces: Pieces
-) -> Callable[[int, int, bool], Arrival]:
+def draw_individuals(config: Config, pieces: Pieces) -> Callable[[int, int, bool], Arrival]:
     """Make what draws a worker's next individual: its updates, its own episode, those of the mean.
 
     Of (worker, virtual start [steps], whether there is something to learn from).
     """
-    numbers = count()
+    aes, numbers = config.aes_rl, count()
     drawn = Counter({True: 1, False: 1})  # trained or not, since there is something to learn from
     most = round(aes.actor_updates_window * pieces.length)
 

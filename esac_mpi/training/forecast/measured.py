@@ -22,10 +22,12 @@ STORED = 10_000  # random states, or transitions, that are learned from
 UPDATES = 50  # of a measured individual, and of a phase at least
 BATCHES = 4  # of states that a measured child imitates
 MEASURING = 0.3  # calls are repeated for this time [s]
+# a learner, and what begins its k-th phase; None where nothing learns
+Ready = tuple[Any, Callable[[int], Steps]] | None
 
 
-def prepare(params: Params, env: envs.Env) -> tuple[Any, Callable[[int], Steps]] | None:
-    """Make the learner of a run, and what begins its k-th phase; None where nothing learns."""
+def prepare(params: Params, env: envs.Env) -> Ready:
+    """Make the learner of a run, to be measured."""
     chosen = params.config
     learning = ALGORITHMS[chosen.algorithm].DECLARES.learning
     if learning is None or not learning.learns(chosen):
@@ -55,11 +57,14 @@ def phase_of(chosen: Config, made: Any, env: envs.Env) -> Callable[[int], Steps]
     return lambda k: made.begin(env, k, 0, steps, True)
 
 
-def measure(learner: Any, begin: Callable[[int], Steps], seconds: float) -> tuple[float, float]:
+def measure(ready: Ready, seconds: float) -> tuple[float, float]:
     """Time a learner's own step and its update, by phases whose updates take so long [s].
 
     The first phase is not counted: memory is taken and kernels are chosen in it.
     """
+    if ready is None:
+        return 0.0, 0.0
+    learner, begin = ready
     playing = updating = 0.0
     played = updates = k = 0
     began = time.perf_counter()
