@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -83,26 +83,22 @@ class Trials:
 NO_TRIALS = Trials()
 
 
-class Columns(NamedTuple):
-    """Where a member's results stand in its row of the board."""
-
-    episodic_return: int
-    length: int
-    unstable: int
-    seconds_noise: int  # to make its parameters [s]
-    seconds: int  # of its episodes [s]
-    sign_return: slice  # one number, where the shaping asks for it
-    # 3 [observation] if observations are normalised; empty for a population above accumulator.ROWS
-    observation_sums: slice
-
-
-def columns(params: Params, table: Evolution) -> Columns:
-    """Find where the results of a member of this table's population stand."""
-    signs = table.fitness_shaping in ("sign", "sign_ranks")
+def row_type(params: Params, table: Evolution) -> np.dtype[np.void]:
+    """Name the numbers of a member's row of the board, all float64."""
+    signs = int(table.fitness_shaping in ("sign", "sign_ranks"))
     travels = table.observation_normalisation and not sums_exactly(table)
-    sums = 3 * params.layout.sizes[0] if travels else 0
-    first = 5 + signs  # of the sums
-    return Columns(0, 1, 2, 3, 4, slice(5, first), slice(first, first + sums))
+    sums = (3, params.layout.sizes[0]) if travels else (0,)
+    return np.dtype(
+        [
+            ("episodic_return", "f8"),
+            ("length", "f8"),
+            ("unstable", "f8"),
+            ("seconds_noise", "f8"),  # to make its parameters [s]
+            ("seconds", "f8"),  # of its episodes [s]
+            ("sign_return", "f8", (signs,)),  # where the shaping asks for it
+            ("observation_sums", "f8", sums),
+        ]
+    )
 
 
 def sums_exactly(table: Evolution) -> bool:
@@ -113,7 +109,7 @@ def sums_exactly(table: Evolution) -> bool:
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
     """Shape the results of a population's members and of trial episodes: a row for each."""
     rows = configuration.members(table) + trials
-    return Board(rows, columns(params, table).observation_sums.stop)
+    return Board(rows, row_type(params, table).itemsize // 8)
 
 
 def evaluate_population(
@@ -130,36 +126,37 @@ def evaluate_population(
     params, world, k = now.params, now.world, now.k
     policy = make_policy(params, now.env, now.state.normaliser)
     cap = length_cap(table, now.state.mean_length)
-    at = columns(params, table)
+    kind = row_type(params, table)
     shape = board(params, table, trials.count)
     n, observation = configuration.members(table), params.layout.sizes[0]
     # of this rank's members
     digits = accumulator.digits(np.zeros((3, observation) if sums_exactly(table) else 0))
 
     def work(i: int) -> np.ndarray:
-        start = world.clock()
+        start, row = world.clock(), np.zeros(1, kind)
         if i < n:
             slot, sign = member(table, i)
             perturb(params, policy, k, slot, now.state.parent(slot), sign, sigmas[slot])
         made = world.clock()
         what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
         with rollout.note_origin(f"in generation {k}, {what} (seed {params.config.seed})"):
-            if i < n:
-                sums = np.zeros((3, observation)) if digits.size else None
-                row = play_member(now, table, i, policy, cap, sums)
-                if sums is not None:
-                    np.add(digits, accumulator.digits(sums), out=digits)
+            if i >= n:
+                play_trial(now, trials, i - n, policy, row[0])
+            elif digits.size:
+                sums = np.zeros((3, observation))
+                play_member(now, table, i, policy, cap, row[0], sums)
+                np.add(digits, accumulator.digits(sums), out=digits)
             else:
-                row = play_trial(now, trials, i - n, policy, at)
-        row[at.seconds_noise], row[at.seconds] = made - start, world.clock() - made
-        return row
+                play_member(now, table, i, policy, cap, row[0], row[0]["observation_sums"])
+        row["seconds_noise"], row["seconds"] = made - start, world.clock() - made
+        return row.view(np.float64)
 
     waited = world.waited
     expected = np.ones(n) if expected is None else expected
     lengths = schedule.with_trials(expected, table.fitness_episodes, trials.count)
     everything, busy = world.map(work, shape.rows, shape.columns, lengths)
-    results, tried = everything[:n].copy(), everything[n:].copy()
-    returns, length = results[:, at.episodic_return], results[:, at.length].astype(np.int64)
+    results, tried = np.split(everything.view(kind)[:, 0].copy(), [n])
+    returns, length = results["episodic_return"], results["length"].astype(np.int64)
     fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
     if not np.isfinite(fitness).any():
         raise rollout.NoFiniteReturn(
@@ -171,26 +168,25 @@ def evaluate_population(
     if digits.size:
         seen = accumulator.value(world.total(digits))
     elif table.observation_normalisation:  # in member order
-        own = results[:, at.observation_sums]
-        seen = np.add.reduce(own, axis=0, initial=0.0).reshape(seen.shape)
+        seen = np.add.reduce(results["observation_sums"], axis=0, initial=0.0)
     timing = {
         "busy_seconds": busy,
-        "member_seconds": results[:, at.seconds],
+        "member_seconds": results["seconds"],
         "member_expected": expected,
-        "seconds_noise": results[:, at.seconds_noise].sum(),
+        "seconds_noise": results["seconds_noise"].sum(),
         "seconds_wait": world.waited - waited,
     }
     return Population(
         returns=returns,
         fitness=fitness,
-        sign_return=results[:, at.sign_return].sum(axis=1),
+        sign_return=results["sign_return"].sum(axis=1),
         length=length,
         observation_sums=seen,
-        unstable=int(everything[:, at.unstable].sum()),
+        unstable=int(results["unstable"].sum() + tried["unstable"].sum()),
         cap=cap,
-        trials=tried[:, at.episodic_return].reshape(len(trials.policies), trials.episodes),
-        trial_seconds=tried[:, at.seconds],
-        trial_steps=int(tried[:, at.length].sum()),
+        trials=tried["episodic_return"].reshape(len(trials.policies), trials.episodes),
+        trial_seconds=tried["seconds"],
+        trial_steps=int(tried["length"].sum()),
         timing=timing,
     )
 
@@ -258,42 +254,37 @@ def play_member(
     i: int,
     policy: Policy,
     cap: int,
-    sums: np.ndarray | None = None,
-) -> np.ndarray:
-    """Play member i's episodes; give its row of the board but for times. Algorithm 1, line 8.
+    row: Any,
+    sums: np.ndarray,
+) -> None:
+    """Play member i's episodes; add them to its row of the board. Algorithm 1, line 8.
 
-    sums: float64 [3, observation], to which those over its observations are added; None: into its
-    row, if anything asks.
+    sums: float64 [3, observation], to which those over its observations are added; or empty.
     """
-    at, episodes = columns(now.params, table), table.fitness_episodes
-    row = np.zeros(at.observation_sums.stop)
-    if sums is None:
-        sums = row[at.observation_sums].reshape(3, -1)  # a view
     watch = partial(count_in, sums) if sums.size else None
-    for number in range(episodes):
+    for number in range(table.fitness_episodes):
         seed, disturb = begin_episode(now, table, i, number, policy)
-        episode = play(now.env, policy, seed, watch, cap, disturb, table.shift)
-        row[at.episodic_return] += episode.episodic_return
-        row[at.sign_return] += episode.sign_return
-        row[at.length] += episode.episodic_length
-        row[at.unstable] += not np.isfinite(episode.episodic_return)
-    row[at.episodic_return] /= episodes
-    row[at.sign_return] /= episodes
-    return row
+        add_episode(row, play(now.env, policy, seed, watch, cap, disturb, table.shift))
+    row["episodic_return"] /= table.fitness_episodes
+    row["sign_return"] /= table.fitness_episodes
 
 
 def play_trial(
-    now: Generation[Evolving, object], trials: Trials, i: int, policy: Policy, at: Columns
-) -> np.ndarray:
-    """Play trial episode i; return its row of the board."""
-    number, row = i % trials.episodes, np.zeros(at.observation_sums.stop)
-    theta = trials.policies[i // trials.episodes]
+    now: Generation[Evolving, object], trials: Trials, i: int, policy: Policy, row: Any
+) -> None:
+    """Play trial episode i; add it to its row of the board."""
+    which, number = divmod(i, trials.episodes)
     # every policy on trial begins from the same start state
     seed = noise.integer(now.params.config.seed, Purpose.TRIAL, now.k, block=number)
-    episode = play(now.env, policy.set(theta), seed)
-    row[at.episodic_return], row[at.length] = episode.episodic_return, episode.episodic_length
-    row[at.unstable] = not np.isfinite(episode.episodic_return)
-    return row
+    add_episode(row, play(now.env, policy.set(trials.policies[which]), seed))
+
+
+def add_episode(row: Any, episode: rollout.Episode) -> None:
+    """Add an episode to a row of the board."""
+    row["episodic_return"] += episode.episodic_return
+    row["sign_return"] += episode.sign_return
+    row["length"] += episode.episodic_length
+    row["unstable"] += not np.isfinite(episode.episodic_return)
 
 
 def length_cap(table: Evolution, mean: float) -> int:
