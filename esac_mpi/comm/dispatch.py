@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Protocol, cast
 
-import numpy as np
-
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.virtual_time import Agenda, Task
 from esac_mpi.host.stop import EndsRun, Stop
@@ -146,7 +144,7 @@ class Dispatch:
             if rank:
                 self._at[rank] = task
                 order = leader.complete_order(task.order, rank)
-                self._send(MPI.pickle.dumps((every, order)), rank, ORDER)
+                self._send((every, order), rank, ORDER)
             else:
                 self._own.append((task, self._work(task.order)))
         return begun
@@ -200,12 +198,12 @@ class Dispatch:
                 agenda.end(task)
                 return
             times = task.began - self._zero, task.ended - self._zero, task.busy
-            self._send(MPI.pickle.dumps((task.progress, task.result, *times)), 0, RESULT)
+            self._send((task.progress, task.result, *times), 0, RESULT)
 
     def _halt(self, agenda: Agenda, why: Halt) -> Halt:
         """Let all ranks leave their tasks where they are; take what comes in until they have."""
         for rank in range(1, self.size):
-            self._send(MPI.pickle.dumps(why), rank, PAUSE)
+            self._send(why, rank, PAUSE)
         left = self.size - 1
         self._watchdog.waits()
         while left:
@@ -223,13 +221,13 @@ class Dispatch:
         while True:
             message = self._receive()
             if message is not None and message[1] == PAUSE:
-                self._send(MPI.pickle.dumps(None), 0, PAUSED)
+                self._send(None, 0, PAUSED)
                 return cast(Halt, message[2])
             if message is not None:
                 self._interval, order = message[2]
                 self._own = [(Task(0, 0, order), self._work(order))]
             if self._stop.overdue and not told:
-                self._send(MPI.pickle.dumps(None), 0, OVERDUE)
+                self._send(None, 0, OVERDUE)
                 told = True
             if self._own and not told:
                 self._advance(0)
@@ -242,19 +240,17 @@ class Dispatch:
         """Say how far this rank's task is, now and then."""
         now = self._clock()
         if self._own and now - self._reported >= self._interval:
-            self._send(MPI.pickle.dumps(self._own[0][0].progress), 0, PROGRESS)
+            self._send(self._own[0][0].progress, 0, PROGRESS)
             self._reported = now
 
-    def _send(self, content: bytes, rank: int, tag: int) -> None:
+    def _send(self, content: object, rank: int, tag: int) -> None:
         self._sent = [request for request in self._sent if not request.Test()]
-        self._sent.append(self._comm.Isend(np.frombuffer(content, np.uint8), rank, tag))
+        self._sent.append(self._comm.isend(content, rank, tag))
 
     def _receive(self) -> tuple[int, int, Any] | None:
         """Return (rank, tag, content) of the next message; None where there is none."""
         status = MPI.Status()
-        message = self._comm.Improbe(status=status)
+        message = self._comm.improbe(status=status)
         if message is None:
             return None
-        content = np.empty(status.Get_count(MPI.BYTE), np.uint8)
-        message.Recv(content)
-        return status.Get_source(), status.Get_tag(), MPI.pickle.loads(content.tobytes())
+        return status.Get_source(), status.Get_tag(), message.recv()
