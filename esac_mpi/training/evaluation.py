@@ -28,17 +28,7 @@ class Played(NamedTuple):
     returns: Returns  # evaluation_<policy>
     env_steps: int
     unstable: int  # episodes
-    # of each episode [policies * episodes], and then of each of the duel's and that confirmed
-    seconds: np.ndarray
-
-    def add_counts(self, other: "Played") -> "Played":
-        """Count another's episodes, too; the returns stay this one's."""
-        return Played(
-            self.returns,
-            self.env_steps + other.env_steps,
-            self.unstable + other.unstable,
-            np.append(self.seconds, other.seconds),
-        )
+    seconds: np.ndarray  # of each episode [policies * episodes]
 
 
 def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
@@ -48,9 +38,9 @@ def on_schedule(job: Job) -> tuple[dict[str, np.ndarray | float], np.ndarray]:
     seconds = np.full(len(columns) * episodes, np.nan)
     if job.evaluated:
         found, job.state.best = evaluate(job)
-        columns, seconds = found.returns, found.seconds
-        counters.env_steps_evaluation += found.env_steps
-        counters.unstable_episodes += found.unstable
+        columns, seconds = found[0].returns, np.concatenate([each.seconds for each in found])
+        counters.env_steps_evaluation += sum(each.env_steps for each in found)
+        counters.unstable_episodes += sum(each.unstable for each in found)
     return {**columns, "best_return": job.state.best.episodic_return}, seconds
 
 
@@ -67,32 +57,33 @@ def at_end(job: Job) -> tuple[Best, Best]:
     if job.run:
         row = {
             "generation": np.array(job.state.generation),
-            "env_steps_evaluation": np.array(found.env_steps),
+            "env_steps_evaluation": np.array(sum(each.env_steps for each in found)),
             "best_return": np.array(best.episodic_return),
         }
-        job.run.final(row | found.returns)
-    return better(job, found.returns, Best()), best
+        job.run.final(row | found[0].returns)
+    return better(job, found[0].returns, Best()), best
 
 
-def evaluate(job: Job) -> tuple[Played, Best]:
-    """Evaluate this generation's policies; a challenger that wins its duel becomes the best."""
+def evaluate(job: Job) -> tuple[list[Played], Best]:
+    """Evaluate this generation's policies; a challenger that wins its duel becomes the best.
+
+    Returns the evaluation, and then the duel and the confirmation, as far as they were played.
+    """
     holder, seen = job.state.best, job.state.normaliser
-    played = play(job, job.state.policies, Purpose.EVALUATION)
-    challenger = better(job, played.returns, holder)
+    played = [play(job, job.state.policies, Purpose.EVALUATION)]
+    challenger = better(job, played[0].returns, holder)
     if challenger is holder:
         return played, holder
     shown = [challenger.episodic_return]
     if holder.policy:
         both = {"challenger": challenger.theta, "best policy": holder.theta}
-        duel = play(job, both, Purpose.DUEL, (seen, holder.standardised))
-        played = played.add_counts(duel)
-        mine, theirs = (rollout.mean_return(returns) for returns in duel.returns.values())
+        played.append(play(job, both, Purpose.DUEL, (seen, holder.standardised)))
+        mine, theirs = (rollout.mean_return(returns) for returns in played[-1].returns.values())
         if mine <= theirs:
             return played, holder
         shown.append(mine)
-    confirmation = play(job, {challenger.policy: challenger.theta}, Purpose.CONFIRMATION)
-    played = played.add_counts(confirmation)
-    (returns,) = confirmation.returns.values()
+    played.append(play(job, {challenger.policy: challenger.theta}, Purpose.CONFIRMATION))
+    (returns,) = played[-1].returns.values()
     confirmed = rollout.mean_return(returns)
     if not np.isfinite(confirmed):
         return played, holder
