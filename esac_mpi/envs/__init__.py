@@ -259,35 +259,6 @@ def task_horizon(id: str, own: float, requested: int, remedy: str = "") -> int:
     return int(limit)
 
 
-def action_bounds(id: str, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Convert bounds to float32 [action]. Raises TaskError for none, or a range beyond float32."""
-    bounds = np.asarray(low, np.float32).ravel(), np.asarray(high, np.float32).ravel()
-    if not (np.abs(bounds) <= LARGEST / 2).all():
-        raise TaskError(
-            f"{id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled to it. "
-            "A wrapper such as ClipAction takes the bounds away: leave it out."
-        )
-    return bounds
-
-
-def own_bounds(env: Env, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Give a task's own bounds where a float32 one of `env` lies beyond them, as that of 0.1 does.
-
-    Actions are then to be taken back to them, in their type.
-    """
-    beyond = (env.low < np.ravel(low)).any() or (env.high > np.ravel(high)).any()
-    return (low, high) if beyond else None
-
-
-def clip_to_own(
-    env: Env, action: np.ndarray, own: tuple[np.ndarray, np.ndarray] | None
-) -> np.ndarray:
-    """Clip an action to the task's own bounds, if any, unless it is beyond those of `env`."""
-    if own is None or (action.ravel() < env.low).any() or (action.ravel() > env.high).any():
-        return action
-    return np.clip(action, *own)
-
-
 def import_mujoco() -> ModuleType:
     """Import mujoco and keep its warnings off the disk, where it writes MUJOCO_LOG.TXT.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi.envs import LARGEST, UnstablePhysics, check_finite, is_of
+from esac_mpi.envs import LARGEST, TaskError, UnstablePhysics, check_finite, is_of
 from esac_mpi.host.cooperative import LONGEST
 from esac_mpi.operators import kernels
 
@@ -117,15 +117,39 @@ class ClosedLoop:
 
 
 class Stepped:
-    """What an adapter adds to the library's steps: the closed loop, and the end at the horizon."""
+    """What an adapter adds to the library's steps: the closed loop, bounds, the horizon's end."""
 
     id: str
     horizon: int
+    low: np.ndarray
+    high: np.ndarray
+    action_size: int
     closed_loop: ClosedLoop | None
     not_finite = ""
     _library_step: Callable[[np.ndarray], tuple[np.ndarray, float, bool, bool]]
     _steps = 0
     _warnings: np.ndarray  # int32 [any], live
+    # the task's own where a float32 one lies beyond them, as that of 0.1 does
+    _own_bounds: tuple[np.ndarray, np.ndarray] | None
+
+    def bound(self, low: np.ndarray, high: np.ndarray) -> None:
+        """Take a task's bounds of an action. Raises TaskError for none, or some beyond float32."""
+        self.low, self.high = (np.asarray(end, np.float32).ravel() for end in (low, high))
+        if not (np.abs((self.low, self.high)) <= LARGEST / 2).all():
+            raise TaskError(
+                f"{self.id} has an unbounded action: a policy's output in [-1, 1] cannot be scaled "
+                "to it. A wrapper such as ClipAction takes the bounds away: leave it out."
+            )
+        self.action_size = self.low.size
+        beyond = (self.low < np.ravel(low)).any() or (self.high > np.ravel(high)).any()
+        self._own_bounds = (low, high) if beyond else None
+
+    def clip(self, action: np.ndarray) -> np.ndarray:
+        """Clip an action to the task's own bounds, if any, unless it is beyond those in float32."""
+        flat, own = action.ravel(), self._own_bounds
+        if own is None or (flat < self.low).any() or (flat > self.high).any():
+            return action
+        return np.clip(action, *own)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated."""

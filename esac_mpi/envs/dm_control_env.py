@@ -11,12 +11,9 @@ from dm_control import suite
 from esac_mpi.envs import (
     NO_KWARGS,
     TaskError,
-    action_bounds,
     check_finite,
-    clip_to_own,
     import_mujoco,
     nearest,
-    own_bounds,
     task_horizon,
     warning_counts,
 )
@@ -41,10 +38,7 @@ class DMControlEnv(Stepped):
         observations = self._env.observation_spec()
         self.id = id
         ends = action.minimum, action.maximum
-        low, high = (np.broadcast_to(end, action.shape) for end in ends)
-        self.low, self.high = action_bounds(id, low, high)
-        self._own_bounds = own_bounds(self, low, high)
-        self.action_size = self.low.size
+        self.bound(*(np.broadcast_to(end, action.shape) for end in ends))
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
         # a float, and there is no public name; the last step is the first not below it
         limit = self._env._step_limit
@@ -74,7 +68,7 @@ class DMControlEnv(Stepped):
         return [self._env, self._env.task]
 
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
-        timestep = self._env.step(clip_to_own(self, action, self._own_bounds))
+        timestep = self._env.step(self.clip(action))
         terminated = timestep.last() and timestep.discount == 0.0
         truncated = timestep.last() and not terminated
         return self._flat(timestep.observation), float(timestep.reward), terminated, truncated

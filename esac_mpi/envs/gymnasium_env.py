@@ -26,12 +26,9 @@ from esac_mpi.envs import (
     NO_KWARGS,
     OWN,
     TaskError,
-    action_bounds,
     check_finite,
-    clip_to_own,
     import_mujoco,
     nearest,
-    own_bounds,
     task_horizon,
     warning_counts,
 )
@@ -46,7 +43,6 @@ mujoco = import_mujoco()
 OWN_ID = "One of your own is named module:EnvId, by the module that registers it."
 REGISTERED = ", or max_episode_steps in gymnasium.register"
 MOST = 10  # ids of a module that one sentence lists
-TRUTHS = {bool, np.bool_}
 SIDE = 32  # an array with two sides of so many numbers may be an image
 
 
@@ -64,8 +60,7 @@ class GymnasiumEnv(Stepped):
         self.discrete = self._choices is not None
         other = id.replace("-v", "Continuous-v")
         self.continuous_form = f" Did you mean '{other}'?" if other in gymnasium.registry else ""
-        self.low, self.high = action_bounds(id, *_bounds(id, space))
-        self.action_size = self.low.size
+        self.bound(*_bounds(id, space))
         self.observation_size = math.prod(_shape(self._env.observation_space))
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
             if not size:
@@ -75,9 +70,6 @@ class GymnasiumEnv(Stepped):
         limit = self._env.spec.max_episode_steps if self._env.spec else None
         self.horizon = task_horizon(id, limit or math.inf, horizon, REGISTERED)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
-        self._own_bounds = (
-            own_bounds(self, space.low, space.high) if isinstance(space, Box) else None
-        )
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
         if self.closed_loop is not None:
@@ -137,8 +129,7 @@ class GymnasiumEnv(Stepped):
     def _library_step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         observation, reward, terminated, truncated, _ = self._env.step(self._native(action))
         try:
-            truths = type(terminated) in TRUTHS and type(truncated) in TRUTHS  # sooner than values
-            truths = truths or (terminated in (False, True) and truncated in (False, True))
+            truths = terminated in (False, True) and truncated in (False, True)
             if not truths or isinstance(reward, str | bytes) or _is_partial(reward):
                 raise TypeError(f"the last three are {reward!r}, {terminated!r}, {truncated!r}")
             return self._flat(observation), float(reward), bool(terminated), bool(truncated)
@@ -163,7 +154,7 @@ class GymnasiumEnv(Stepped):
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        return clip_to_own(self, native, self._own_bounds)
+        return self.clip(native)
 
 
 def _is_partial(numbers: Any) -> bool:

@@ -12,6 +12,7 @@ library.
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from math import inf, nextafter, sqrt
 from typing import Any
 
@@ -44,17 +45,11 @@ def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
     return start(task)
 
 
-def half_cheetah(env: Any) -> ClosedLoop:
-    """Play HalfCheetah-v5: observe all but x; pay for speed, less the cost of control."""
-    return _crawl(env, 1, normal=True)
+def crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
+    """Play HalfCheetah-v5 or Swimmer-v5: pay for speed, less the cost of control.
 
-
-def swimmer(env: Any) -> ClosedLoop:
-    """Play Swimmer-v5: observe all but x and y; pay for speed, less the cost of control."""
-    return _crawl(env, 2)
-
-
-def _crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
+    unseen: positions that are not observed, x or x and y. normal: see `_loop`.
+    """
     forward, control, dt = env._forward_reward_weight, env._ctrl_cost_weight, env.dt
     qpos = env.data.qpos
 
@@ -188,13 +183,13 @@ def reacher(env: Any) -> ClosedLoop:
 _DOUBLE = "gymnasium.envs.mujoco.inverted_double_pendulum"
 TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": ant,
-    "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": half_cheetah,
+    "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": partial(crawl, unseen=1, normal=True),
     "gymnasium.envs.mujoco.hopper_v5:HopperEnv": hopper,
     "gymnasium.envs.mujoco.humanoid_v5:HumanoidEnv": humanoid,
     f"{_DOUBLE}_v5:InvertedDoublePendulumEnv": inverted_double_pendulum,
     "gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv": inverted_pendulum,
     "gymnasium.envs.mujoco.reacher_v5:ReacherEnv": reacher,
-    "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": swimmer,
+    "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": partial(crawl, unseen=2),
     "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv": walker2d,
 }  # by entry point
 
