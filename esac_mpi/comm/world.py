@@ -83,7 +83,6 @@ class World:
         self.watchdog = Watchdog(who, self._abort_hanging)
         self.record: Callable[[str, str], object] = lambda words, reason: None
         self.stopping = False
-        self.reasons = list[str]()
         self._dispatch: Dispatch | None = None
 
         together: Any = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -353,12 +352,12 @@ class World:
             for row, size in zip(self._allgather(padded), sizes, strict=True)
         ]
 
-    def agree(self) -> bool:
-        """Tell whether a rank wishes to stop; for start-up, the exchanges carry it afterwards."""
-        wishes = self.gather((self.stop.wished, self.stop.why))
-        self.reasons = [why for wished, why in wishes if wished]
-        self.stopping = bool(self.reasons)
-        return self.stopping
+    def agree(self) -> list[str]:
+        """List why ranks wish to stop; for start-up, the exchanges carry the wish afterwards."""
+        reasons = [self.stop.why] if self.stop.wished else []
+        found = list(dict.fromkeys(why for own in self.gather(reasons) for why in own))
+        self.stopping = bool(found)
+        return found
 
     def _abort_on_signal(self) -> None:
         abort(1, f"esac_mpi: rank {self.rank}: third signal: ends at once, nothing is written")

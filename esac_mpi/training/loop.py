@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -169,8 +168,8 @@ def keep_time(job: Job) -> None:
 def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
     assert job.run is not None
-    counters = {f.name: getattr(job.state.counters, f.name) for f in fields(job.state.counters)}
     timing |= busy_columns(timing["busy_seconds"], job.state.generation)
+    counters = vars(job.state.counters)
     job.run.append({"generation": job.state.generation, **counters, **row}, timing)
     fitness = row[job.algorithm.DECLARES.fitness]
     if np.ndim(fitness):  # one of each member

@@ -91,8 +91,8 @@ def set_up(
 
 def end_if_wished(world: World) -> None:
     """Raise Ended where a rank wishes to stop. All ranks call this."""
-    if world.agree():
-        why = ", ".join(dict.fromkeys(world.reasons))
+    if reasons := world.agree():
+        why = ", ".join(reasons)
         raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
 
 
@@ -164,8 +164,6 @@ def make_operators(config: Config, layout: Layout) -> Any:
 
 def refuse_too_large(config: Config, env: envs.Env) -> None:
     """Raise TooLarge for a replay that has no room on rank 0; warn of one that lacks it now."""
-    if not memory.table(config):
-        return
     memory.refuse_replay(config, env, ram.total())
     if (need := memory.replay_bytes(config, env)) > (free := ram.free()):
         room = f"{ram.size(free)} of memory are free now"

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from esac_mpi.comm.world import World
@@ -21,40 +22,37 @@ def look(path: Path, world: World) -> list[Line]:
 
     Returns the lines, on rank 0.
     """
-    folder, token, lines = None, os.urandom(8), list[Line]()
-    if world.rank == 0:
-        folder, lines = make(path.absolute(), token)
-    if not world.from_root(folder is not None):
-        return lines
-    try:
-        blind = blind_hosts(world, (folder / "token", token) if folder else None)
-    finally:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+    file, token, lines = None, os.urandom(8), list[Line]()
+    with ExitStack() as made:
+        if world.rank == 0:
+            file, lines = make(path.absolute(), token, made)
+        if not world.from_root(file is not None):
+            return lines
+        blind = blind_hosts(world, (file, token) if file else None)
     where = f"not seen from {', '.join(blind)}"
     remedy = f"{where}: choose a --run-dir on a file system that all nodes share"
     found = f"token read on {world.nodes - len(blind)} of {world.nodes} node(s)"
     return [*lines, Line("all nodes", found, remedy if blind else "", bool(blind))]
 
 
-def make(path: Path, token: bytes) -> tuple[Path | None, list[Line]]:
+def make(path: Path, token: bytes, made: ExitStack) -> tuple[Path | None, list[Line]]:
     """Make a temporary directory with a token where the run directory is or will be.
 
-    None if that fails; the lines say why.
+    Returns the token's file, None if that fails; the lines say why. `made` removes all again.
     """
     place = next(p for p in (path, *path.parents) if is_there(p))
     found = f"{path}"
     if place != path:
         found += f" (to be made; tried in {place})"
-    folder = None
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".esac_mpi-check-", dir=place))
+        temporary = tempfile.TemporaryDirectory(
+            prefix=".esac_mpi-check-", dir=place, ignore_cleanup_errors=True
+        )
+        folder = Path(made.enter_context(temporary))
         folder.chmod(0o755)
         (folder / "token").write_bytes(token)
-        return folder, [Line("directory", found), *space(folder)]
+        return folder / "token", [Line("directory", found), *space(folder)]
     except OSError as error:
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
         remedy = f"{error.strerror}: choose another --run-dir"
         return None, [Line("directory", found, remedy, True)]
 
