@@ -10,7 +10,7 @@ from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env
 from esac_mpi.play.params import Row
 from esac_mpi.play.rollout import Board, explore
-from esac_mpi.play.transitions import pack, packed_size, unpack
+from esac_mpi.play.transitions import as_doubles, as_floats
 
 # of a row; then its own numbers, then transitions
 RETURN, LENGTH, UNSTABLE, SECONDS, TRANSITIONS, HEAD = range(6)
@@ -64,7 +64,7 @@ class Crew:
     @property
     def board(self) -> Board:
         """The shape of what ranks put together."""
-        numbers = packed_size(self.steps, self.width) if self.width else 0
+        numbers = -(-self.steps * self.width // 2)  # two of a transition's travel as one
         return Board(self.count, HEAD + self.own + numbers, 0 if self.everywhere else numbers)
 
 
@@ -90,19 +90,25 @@ def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> 
         played, row[HEAD:end] = playing(i)
         row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:], len(played.rows)
         if crew.width:
-            row[end:] = pack(played.rows, crew.steps)
+            content = as_doubles(played.rows.ravel())
+            row[end : end + content.size] = content
         row[SECONDS] = world.clock() - start
         return row
 
     waited = world.waited
     table, busy = world.map(work, shape.rows, shape.columns, expected, shape.bulk)
+    counts = table[:, TRANSITIONS].astype(np.int64)
+
+    def rows(i: int) -> np.ndarray:
+        return as_floats(table[i, end:], counts[i] * crew.width).reshape(-1, crew.width)
+
     return Experience(
         returns=table[:, RETURN].copy(),
         lengths=table[:, LENGTH].astype(np.int64),
         unstable=int(table[:, UNSTABLE].sum()),
-        counts=table[:, TRANSITIONS].astype(np.int64),
+        counts=counts,
         own=table[:, HEAD:end],
-        rows=lambda i: unpack(table[i, end:], crew.width),
+        rows=rows,
         timing={
             "busy_seconds": busy,
             "member_seconds": np.where(expected > 0, table[:, SECONDS], np.nan),

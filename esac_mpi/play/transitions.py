@@ -58,23 +58,6 @@ def read_ring(ring: np.ndarray, start: int, stop: int) -> np.ndarray:
     return ring[np.arange(start, stop) % len(ring)]
 
 
-def packed_size(capacity: int, width: int) -> int:
-    """Count the float64 that `capacity` transitions of `width` float32 are packed into."""
-    return 1 + -(-capacity * width // 2)
-
-
-def pack(rows: np.ndarray, capacity: int) -> np.ndarray:
-    """Pack transitions [count, width] to travel with a return, float64 [packed_size]."""
-    content = np.zeros(capacity * rows.shape[1], np.float32)
-    content[: rows.size] = rows.ravel()
-    return np.concatenate([[len(rows)], as_doubles(content)])
-
-
-def unpack(packed: np.ndarray, width: int) -> np.ndarray:
-    """Return the transitions that were packed, float32 [count, width]."""
-    return as_floats(packed[1:], int(packed[0]) * width).reshape(-1, width)
-
-
 def as_doubles(values: np.ndarray) -> np.ndarray:
     """Return float32 [n] as numbers that travel between ranks, float64 [ceil(n / 2)]."""
     content = np.zeros(values.size + values.size % 2, np.float32)

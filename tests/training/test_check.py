@@ -146,8 +146,7 @@ def test_what_no_machine_has_is_told_in_a_line():
 def test_the_boards_of_transitions_that_travel_are_counted():
     env = make("CyclicMDP-v0", 40)
     o, a = env.observation_size, env.action_size
-    # float64 that hold a count and 40 transitions of float32
-    packed = 1 + 40 * (2 * o + a + 2) // 2
+    packed = 40 * (2 * o + a + 2) // 2  # float64 that hold 40 transitions of float32
     for name in ("td3", "ddpg"):
         root = settings(algorithm=name)
         ranks = config.amend(root, {f"{name}.episodes_on": "ranks"})
