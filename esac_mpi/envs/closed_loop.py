@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from esac_mpi.envs import LARGEST, TaskError, UnstablePhysics, check_finite, is_of
+from esac_mpi.envs import LARGEST, TaskError, UnstablePhysics, check_finite, is_of, warning_counts
 from esac_mpi.host.cooperative import LONGEST
 from esac_mpi.operators import kernels
 
@@ -42,13 +42,13 @@ class ClosedLoop:
     reward and whether the task goes on. It is given the floats of a single step, or arrays [n] of a
     run, actions float32 [action] or [n, action]. A number at an end of its range or beyond, or nan,
     ends a run, and nothing else can terminate: healthy = all numbers lie inside after the step.
-    alarms: int32, end a run where one is not 0. begin: calls before the first step of a run.
+    data: MjData, whose warnings end a run, too. begin: calls before the first step of a run.
     restart(seed): puts the simulator in a start state; None = the library must.
     """
 
     def __init__(
-        self, ctrl: np.ndarray, advance: Calls, observed: Parts, traced: Parts, judge: Judge,
-        alarms: np.ndarray, begin: Calls = (), restart: Callable[[int], None] | None = None,
+        self, data: Any, advance: Calls, observed: Parts, traced: Parts, judge: Judge,
+        begin: Calls = (), restart: Callable[[int], None] | None = None,
     ) -> None:  # fmt: skip
         parts = [
             part if isinstance(part, tuple) else (part, -np.inf, np.inf)
@@ -57,10 +57,10 @@ class ClosedLoop:
         views = tuple(view for view, _, _ in parts)
         ranges = np.hstack([np.full((view.size, 2), ends).T for view, *ends in parts])
         self._sees = sum(view.size for view in views[: len(observed)])
-        calls = tuple(begin), tuple(advance)
-        self._loop = kernels.Loop(ctrl, *calls, self._sees, views, ranges.copy(), alarms)
+        calls, alarms = (tuple(begin), tuple(advance)), warning_counts(data)
+        self._loop = kernels.Loop(data.ctrl, *calls, self._sees, views, ranges.copy(), alarms)
         self._judge = judge
-        self._acts = ctrl.size
+        self._acts = data.ctrl.size
         self._pair = np.empty((2, ranges.shape[1] - self._sees))  # what a single step traces
         self._most = 1  # steps that take LONGEST, by the last run
         self.restart = restart

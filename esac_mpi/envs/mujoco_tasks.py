@@ -23,7 +23,6 @@ from mujoco import mj_forward, mj_resetData, mj_rnePostConstraint, mj_step
 from numpy import maximum, minimum, square
 from numpy.random import PCG64, Generator
 
-from esac_mpi.envs import warning_counts
 from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Part, Parts, power
 
 VERSION = "1.4."
@@ -241,7 +240,7 @@ def _loop(
             function(*arguments)
 
     own = None if scale is None else restart  # Reacher's draws until its target is near
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data), begin, own)
+    return ClosedLoop(data, advance, observed, traced, judge, begin, own)
 
 
 def _weights(env: Any) -> tuple[float, float, float]:

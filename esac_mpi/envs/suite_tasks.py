@@ -21,10 +21,11 @@ from dm_control.rl.control import Environment, PhysicsError
 from dm_control.suite import cartpole, cheetah, fish, humanoid, walker
 from mujoco import mj_step, mj_step1, mj_step2
 
-from esac_mpi.envs import warning_counts
 from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Parts, power
 
 VERSIONS = ("1.0.50",)
+VELOCITY = "torso_subtreelinvel"  # a sensor
+LIMBS = ("left_hand", "left_foot", "right_hand", "right_foot")
 GAUSSIAN = np.sqrt(-2 * np.log(0.1))  # the scale at which a tolerance falls to 0.1 at its margin
 
 
@@ -60,14 +61,12 @@ def cartpole_loop(env: Any) -> ClosedLoop:
 def fish_upright_loop(env: Any) -> ClosedLoop:
     """Play fish-upright: observe joints, uprightness and velocities; pay for being upright."""
     data = env.physics.data.ptr
-    upright = data.xmat[env.physics.model.name2id("torso", "body"), 8:]  # zz
+    upright = data.body("torso").xmat[8:]  # zz
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         return _gaussian(abs(1 - after[0]), 1), True
 
-    model, qpos = env.physics.model, data.qpos
-    places = [int(model.jnt_qposadr[model.name2id(joint, "joint")]) for joint in fish._JOINTS]
-    joints = [qpos[place : place + 1] for place in places]
+    joints = [data.joint(name).qpos for name in fish._JOINTS]
     return _loop(env, [*joints, upright, data.qvel], [upright], judge)
 
 
@@ -78,15 +77,15 @@ def cheetah_loop(env: Any) -> ClosedLoop:
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         return _linear(cheetah._RUN_SPEED - after[0], cheetah._RUN_SPEED, 0), True
 
-    return _loop(env, [data.qpos[1:], data.qvel], [_sensor(env, "torso_subtreelinvel")], judge)
+    return _loop(env, [data.qpos[1:], data.qvel], [data.sensor(VELOCITY).data], judge)
 
 
 def walker_loop(env: Any) -> ClosedLoop:
     """Play walker-stand, -walk or -run: pay for standing upright, then for speed."""
     data, target = env.physics.data.ptr, env.task._move_speed
-    torso = env.physics.model.name2id("torso", "body")
-    orientations, upward = data.xmat[1:, 0:3:2], data.xmat[torso, 8:]  # xx and xz of every body; zz
-    height, speed = data.xpos[torso, 2:], _sensor(env, "torso_subtreelinvel")[:1]
+    torso, speed = data.body("torso"), data.sensor(VELOCITY).data[:1]
+    # xx and xz of every body; zz
+    orientations, upward, height = data.xmat[1:, 0:3:2], torso.xmat[8:], torso.xpos[2:]
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         height, upward, speed = after
@@ -102,15 +101,10 @@ def walker_loop(env: Any) -> ClosedLoop:
 
 def humanoid_loop(env: Any) -> ClosedLoop:
     """Play humanoid: pay for standing upright, little control, and staying or speed."""
-    data, model, target = env.physics.data.ptr, env.physics.model, env.task._move_speed
-    velocity = _sensor(env, "torso_subtreelinvel")
-    torso, head = (model.name2id(name, "body") for name in ("torso", "head"))
-    limbs = [
-        data.xpos[model.name2id(side + limb, "body")]
-        for side in ("left_", "right_")
-        for limb in ("hand", "foot")
-    ]
-    place, frame, height = data.xpos[torso], data.xmat[torso].reshape(3, 3), data.xpos[head, 2:]
+    data, target = env.physics.data.ptr, env.task._move_speed
+    velocity, torso = data.sensor(VELOCITY).data, data.body("torso")
+    place, frame, height = torso.xpos, torso.xmat.reshape(3, 3), data.body("head").xpos[2:]
+    limbs = [data.body(name).xpos for name in LIMBS]
     extremities, horizontal, speed = np.zeros((len(limbs), 3)), velocity[:2], np.zeros(1)
     reached = list(zip(limbs, extremities, strict=True))
 
@@ -172,16 +166,7 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
         ]
     rest = [(mj_step, model, data, whole)] if whole else []
     advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
-    return ClosedLoop(data.ctrl, advance, observed, traced, judge, warning_counts(data))
-
-
-def _sensor(env: Any, name: str) -> np.ndarray:
-    """Return the live values of a sensor, a view [size of the sensor]."""
-    sensor = env.physics.model.name2id(name, "sensor")
-    start, size = (
-        int(field[sensor]) for field in (env.physics.model.sensor_adr, env.physics.model.sensor_dim)
-    )
-    return env.physics.data.ptr.sensordata[start : start + size]
+    return ClosedLoop(data, advance, observed, traced, judge)
 
 
 def _gaussian(outside: Any, margin: float) -> Any:

@@ -197,8 +197,8 @@ def test_the_default_task_on_64_ranks_waits_for_its_learner():
 def test_barriers_take_what_an_exchange_told():
     measured = Pieces(**{**vars(PIECES), "exchange": 0.006})
     # two of three steps each
-    assert outlook.cluster(8, 8, measured, 8).barrier == pytest.approx(0.001)
-    assert outlook.cluster(1, 1, measured, 1) == Cluster(1, 1)
+    assert outlook.cluster(8, 8, measured).barrier == pytest.approx(0.001)
+    assert outlook.cluster(1, 1, measured) == Cluster(1, 1)
 
 
 def test_each_figure_of_a_range_is_told_from_the_smaller_one():

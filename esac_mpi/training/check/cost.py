@@ -180,7 +180,7 @@ def line(
     """
     begun = left not in (None, chosen.budget)
     chosen = replace(chosen, budget=left or chosen.budget)
-    on = outlook.cluster(ranks, per_node, pieces, ranks)
+    on = outlook.cluster(ranks, per_node, pieces)
     later = pieces.at_horizon() if pieces.length < WHOLE * pieces.horizon else pieces
     own = outlook.outlook(chosen, later, on)
     first = own if later is pieces else outlook.outlook(chosen, pieces, on)

@@ -42,13 +42,13 @@ class Outlook:
         return self.cores * self.seconds / 3600
 
 
-def cluster(ranks: int, per_node: int, pieces: Pieces, measured_on: int) -> Cluster:
-    """Return ranks on nodes of so many; barriers as an exchange of `measured_on` ranks tells."""
-    plain, there = Cluster(ranks, per_node), Cluster(measured_on, per_node)
-    parties = 2 * steps(max(there.locals))
+def cluster(ranks: int, per_node: int, pieces: Pieces) -> Cluster:
+    """Return ranks on nodes of so many; barriers as the measured exchange tells."""
+    on = Cluster(ranks, per_node)
+    parties = 2 * steps(max(on.locals))
     if not parties or not pieces.exchange:
-        return plain
-    return Cluster(ranks, per_node, barrier=max(0.0, pieces.exchange - there.send(0)) / parties)
+        return on
+    return replace(on, barrier=max(0.0, pieces.exchange - on.send(0)) / parties)
 
 
 def unforeseen(config: Config) -> str:
