@@ -146,8 +146,8 @@ class Stepped:
 
     def clip(self, action: np.ndarray) -> np.ndarray:
         """Clip an action to the task's own bounds, if any, unless it is beyond those in float32."""
-        flat, own = action.ravel(), self._own_bounds
-        if own is None or (flat < self.low).any() or (flat > self.high).any():
+        own = self._own_bounds
+        if own is None or (action.ravel() < self.low).any() or (action.ravel() > self.high).any():
             return action
         return np.clip(action, *own)
 
