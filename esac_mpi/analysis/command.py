@@ -6,13 +6,13 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from esac_mpi.analysis.measures import STATES
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, shorten
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
 from esac_mpi.config import ConfigError
-from esac_mpi.config.bounds import INT64, NON_NEGATIVE
+from esac_mpi.config.bounds import INT64, NON_NEGATIVE, Bound, at_least, at_most
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
@@ -30,8 +30,7 @@ GONE = {  # options of 0.2.0, of a command's own or of several: what there is in
     "--updates-per-second": "--check forecasts other learners",
 }
 
-
-MOST_RANKS = 1_000_000  # a computed clock lists them all
+Number = TypeVar("Number", int, float)
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,34 +73,29 @@ def out_path(text: str) -> Path:
     return path
 
 
-def whole_number(text: str) -> int:
-    """Read a whole number from 0, as argparse's `type`."""
-    value = whole(text)
-    if problem := NON_NEGATIVE.problem(value) or INT64.problem(value):
-        raise argparse.ArgumentTypeError(problem)
-    return value
-
-
-def rank_count(text: str) -> int:
-    """Read for how many ranks time is computed, as argparse's `type`."""
-    value = whole(text)
-    if value > MOST_RANKS:
-        raise argparse.ArgumentTypeError(f"{text}: must be at most {MOST_RANKS:,} ranks")
-    return value
-
-
-def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
+def bounded(read: Callable[[str], Number], *bounds: Bound) -> Callable[[str], Number]:
     """Make an argparse `type` that reads a number within bounds."""
 
-    def number(text: str) -> float:
-        value = float(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"{text}: must be from {low:g} to {high:g} {unit}")
+    def number(text: str) -> Number:
+        value = read(text)
+        for problem in (bound.problem(value) for bound in bounds):
+            if problem:
+                raise argparse.ArgumentTypeError(f"{text}: {problem}")
         return value
 
     return number
 
 
+def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
+    """Make the same of a number from low to high."""
+    words = f"must be from {low:g} to {high:g} {unit}"
+    return bounded(float, Bound(lambda value: low <= value <= high, words))
+
+
+count = bounded(whole, at_least(1))
+whole_number = bounded(whole, NON_NEGATIVE, INT64)
+amount = bounded(float, NON_NEGATIVE)
+rank_count = bounded(whole, at_least(1), at_most(1_000_000))  # a computed clock lists them all
 pause = number_in(0, 86_400, "seconds")  # between looks at files
 SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     "runs": {"nargs": "+", "type": read_path, "metavar": "RUN", "help": "run directory"},
@@ -118,7 +112,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "help": "wall time as computed for R ranks, in place of the measured one",
     },
     "--last": {
-        "type": whole, "default": 10, "metavar": "G",
+        "type": count, "default": 10, "metavar": "G",
         "help": "of scaling: generations that are averaged; the paper's 10",
     },
     "--measure": {"choices": MEASURES, "default": "final"},
@@ -137,8 +131,8 @@ def add_options(line: argparse.ArgumentParser, *names: str) -> None:
 
 def ranks_of(options: argparse.Namespace) -> int:
     """Read the ranks that wall time is computed for, 0: the measured one. Raises Unusable."""
-    if options.ranks and (options.ranks[1:] or options.ranks[0] < 1):
-        raise Unusable("--ranks must be one number, 1 or more")
+    if options.ranks and options.ranks[1:]:
+        raise Unusable("--ranks must be one number")
     return options.ranks[0] if options.ranks else 0
 
 

@@ -129,8 +129,6 @@ def scaling(runs: list[RunFiles], last: int, computed_for: Iterable[int] = ()) -
     Ranks that no run had are computed from the runs on the fewest, and efficiency is 1 on these.
     Raises Unusable for several tasks, none with a population, or a run without a clock.
     """
-    if last < 1 or any(ranks < 1 for ranks in computed_for):
-        raise Unusable("--last and --ranks must be 1 or more")
     tasks = sorted({run.config.task.id for run in runs})
     if len(tasks) > 1:
         raise Unusable(f"mixed tasks: {', '.join(tasks)}; scaling is of one at a time")

@@ -25,10 +25,9 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import whole_number
+from esac_mpi.analysis.command import amount, count, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import on_all, over_ranks
-from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import RunError
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.log import complain, figures
@@ -90,23 +89,19 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
     add = line.add_argument
     add("policy", type=read_path, metavar="POLICY|RUN", help="policy.h5 or run directory")
-    add("--episodes", type=whole, default=100, help="noise-free episodes (100)")
+    add("--episodes", type=count, default=100, help="noise-free episodes (100)")
     text = "another task of equal spaces, or this one without its task.kwargs"
     add("--task", default="", help=text)
     text = "truncate episodes there [steps]; 0: the task's own limit (as in training)"
-    add("--horizon", type=whole, help=text)
+    add("--horizon", type=whole_number, help=text)
     add("--seed", type=whole_number, default=0, help="which start states (0)")
     text = "perturb every weight, each episode (0)"
-    add("--weight-noise", type=float, default=0.0, metavar="SIGMA", help=text)
+    add("--weight-noise", type=amount, default=0.0, metavar="SIGMA", help=text)
     add("--json", action="store_true", help="one JSON object, with every episode")
 
 
 def main(options: argparse.Namespace) -> int:
     """Print the evaluation; return 2 for a wrong use or task or no policy, 65 for a bad file."""
-    if options.episodes < 1 or (options.horizon or 0) < 0:
-        options.line.error("--episodes must be at least 1, --horizon at least 0")
-    if not 0 <= options.weight_noise < np.inf:
-        options.line.error("--weight-noise must be at least 0 and finite")
     look_here()
     return over_ranks(lambda world: evaluate(options, world))
 

@@ -27,6 +27,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from esac_mpi.analysis.command import count, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
@@ -48,8 +49,6 @@ def select_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> lis
 
 def run(options: argparse.Namespace) -> Iterator[object]:
     """Run what is not finished, then record and draw. Raises Unusable."""
-    if options.at_once < 1:
-        raise Unusable("--at-once must be 1 or more")
     found = design.experiment(options.id)
     every = design.runs(found, options.budget, options.root)
     runs = select_seeds(every, options.seeds, f"{found.id}, {options.budget}")
@@ -82,8 +81,6 @@ def measure_random(options: argparse.Namespace) -> Iterator[object]:
     """Measure what random actions return on tasks."""
     from esac_mpi.studies.experiments import random_actions
 
-    if options.horizon < 0:
-        raise Unusable("--horizon must be at least 0")
     yield random_actions.write(options.tasks, horizon=options.horizon, kwargs=options.kwargs)
 
 
@@ -112,12 +109,12 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
             add("--budget", default=budget, help=f"smoke, small or paper; default {budget}")
     add = actions.choices["run"].add_argument
     add("--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone")
-    add("--at-once", type=whole, default=2, metavar="N", help="runs at the same time (2)")
+    add("--at-once", type=count, default=2, metavar="N", help="runs at the same time (2)")
     text = "what random actions return, for normalised scores"
     add = actions.add_parser("random", help=text).add_argument
     add("tasks", nargs="+", metavar="TASK", help="a task's id")
     text = "truncate episodes there [steps]; 0: the task's own limit"
-    add("--horizon", type=whole, default=0, help=text)
+    add("--horizon", type=whole_number, default=0, help=text)
     text = "what the task is made with, an object"
     add("--kwargs", type=json_object, default={}, metavar="JSON", help=text)
 

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import out_path, refuse_unread, whole_number
+from esac_mpi.analysis.command import amount, count, out_path, refuse_unread, whole_number
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config.exact import whole
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.log import figures
@@ -92,19 +91,17 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     add("--start", choices=("default", "tilted"), default="default", help=text)
     add("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
     text = "simulated time to show [s]; 0: the whole episode"
-    add("--seconds", type=float, default=0.0, help=text)
-    add("--frames", type=whole, default=6, help="pictures in the strip (6)")
+    add("--seconds", type=amount, default=0.0, help=text)
+    add("--frames", type=count, default=6, help="pictures in the strip (6)")
     add("--video", type=out_path, help="film, .mp4 or .gif")
     text = "which start state (0): the first of evaluate's"
     add("--seed", type=whole_number, default=0, help=text)
-    add("--trials", type=whole, default=0, help="tilted starts to count the recoveries of")
+    add("--trials", type=whole_number, default=0, help="tilted starts to count the recoveries of")
     add("--out", type=out_path, help="picture; default: strip.png beside policy.h5")
 
 
 def check(options: argparse.Namespace) -> None:
-    """Raise Unusable for options that are wrong, or not read."""
-    if min(options.frames - 1, options.trials) < 0 or not 0 <= options.seconds < math.inf:
-        raise Unusable("--frames must be at least 1, --seconds and --trials at least 0")
+    """Raise Unusable for options that are not read, and for names of other files."""
     if options.trials:
         refuse_unread(options, "--trials", ("seconds", "frames", "video", "out"))
     elif options.start != "tilted":

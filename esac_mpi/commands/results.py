@@ -16,11 +16,10 @@ Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5
 """
 
 import argparse
-import math
 from collections.abc import Iterable, Iterator
 
-from esac_mpi.analysis.command import out_path, refuse_unread, write_text
-from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.analysis.command import amount, out_path, refuse_unread, write_text
+from esac_mpi.analysis.messages import note
 from esac_mpi.analysis.results import aggregate_page
 from esac_mpi.analysis.results.rows import Row, read_rows
 from esac_mpi.analysis.results.scores import merge_experiments, random_returns, score_study
@@ -52,8 +51,6 @@ def load(
 
     together: the runs of all files as those of one experiment.
     """
-    if not 0 <= options.seconds < math.inf:
-        raise Unusable("--seconds must be more than 0")
     rows = read_rows(options.files)
     head = title(rows, what)
     rows = merge_experiments(rows) if together else rows
@@ -104,7 +101,7 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
         text = f"whom the verdicts are about; default: {CHAMPION}"
         action.add_argument("--of", default=CHAMPION, metavar="VARIANT", help=text)
         text = "compare at this wall time [s]; default: the longest that all runs have"
-        action.add_argument("--seconds", type=float, default=0.0, metavar="T", help=text)
+        action.add_argument("--seconds", type=amount, default=0.0, metavar="T", help=text)
     add = tables.add_argument
     add("--measure", choices=MEASURES, default="return")
     add("--published", action="store_true", help="beside them what the ESAC paper prints")

@@ -40,12 +40,9 @@ Exit codes of run: 0 no trial is left; 75 stopped, run it again; 2, 65, 74 and 1
 """
 
 import argparse
-import math
 from collections.abc import Iterator
 
-from esac_mpi.analysis.command import out_path, write_text
-from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config.exact import whole
+from esac_mpi.analysis.command import amount, count, out_path, whole_number, write_text
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.paths import read_path
 
@@ -55,8 +52,6 @@ def run(options: argparse.Namespace) -> int:
     from esac_mpi.comm.command_ranks import over_ranks
     from esac_mpi.studies.search.trial_ranks import search
 
-    if not 0 <= options.max_hours < math.inf:
-        options.line.error("--max-hours must be at least 0 and finite")
     look_here()
     return over_ranks(
         lambda world: search(options.study, world, options.max_hours, options.run_dir)
@@ -69,8 +64,6 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
 
     found = study.read(options.study)
     if options.action == "jobs":
-        if options.tasks < 1:
-            raise Unusable(f"--tasks must be 1 or more, got {options.tasks}")
         look_here()
         study.refuse_task(found, study.check(found)[0])
         study.begin(found)
@@ -80,8 +73,6 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
         study.refuse_another(found)
     if options.action == "best":
         yield from write_text(report.best(found).rstrip(), options.out)
-    elif options.top < 0:
-        raise Unusable(f"--top must be 0 or more, got {options.top}")
     else:
         yield from report.table(found, options.top)
 
@@ -99,10 +90,11 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     text = "where status.json says how this task ended, for jobs/"
     run.add_argument("--run-dir", type=read_path, metavar="DIR", help=text)
     text = "stop, saved, before so long [h]; 0: no limit"
-    run.add_argument("--max-hours", type=float, default=0.0, metavar="H", help=text)
+    run.add_argument("--max-hours", type=amount, default=0.0, metavar="H", help=text)
     text = "elements of the array (10)"
-    jobs.add_argument("--tasks", type=whole, default=10, metavar="N", help=text)
-    show.add_argument("--top", type=whole, default=10, metavar="N", help="how many (10); 0: all")
+    jobs.add_argument("--tasks", type=count, default=10, metavar="N", help=text)
+    text = "how many (10); 0: all"
+    show.add_argument("--top", type=whole_number, default=10, metavar="N", help=text)
     best.add_argument("--out", type=out_path, metavar="FILE", help="write it there")
 
 

@@ -27,7 +27,6 @@ Reads files only, no MPI, torch or simulator. Cost: 0.1 s a run.
 
 import argparse
 import math
-import sys
 from collections.abc import Iterator
 from itertools import chain
 
@@ -37,7 +36,6 @@ from esac_mpi.analysis.outcomes import At
 from esac_mpi.analysis.published import read_results, select_results
 from esac_mpi.analysis.run_tables import caption, table_of
 from esac_mpi.analysis.tables import FORMATS, Row, make_long, make_wide, render
-from esac_mpi.config.exact import whole
 from esac_mpi.record import RunFiles
 
 RATES = "pderl-fates"  # what is printed there is no return
@@ -108,11 +106,10 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
     command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
     line.add_argument("--what", choices=tuple(READ), default="results")
-    seconds = command.number_in(0, sys.float_info.max, "seconds")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
-    line.add_argument("--at-seconds", type=seconds, metavar="T", default=0.0, help=text)
+    line.add_argument("--at-seconds", type=command.amount, metavar="T", default=0.0, help=text)
     text = "of waiting: nominal steps; default: what all runs of a task have"
-    line.add_argument("--steps", type=whole, metavar="N", default=0, help=text)
+    line.add_argument("--steps", type=command.whole_number, metavar="N", default=0, help=text)
     text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"
     line.add_argument("--published", nargs="*", choices=PRINTED, help=text)
     line.add_argument("--format", choices=FORMATS, default="markdown")

@@ -61,10 +61,10 @@ def test_scaling_to_ranks_that_nobody_ran_on(tmp_path, call):
         ("4", "6.60", "1.65", "0.36", "computed"),
     ]
     told = call("plot --what scaling --ranks 0 --out x.png", *paths, code=2)
-    assert "must be 1 or more" in told.err
+    assert "--ranks: 0: must be at least 1" in told.err
     for line in ("plot --what scaling", "table --what waiting", "table --at-seconds 9"):
         told = call(f"{line} --ranks 1_000_001", *paths, code=2)
-        assert "--ranks: 1_000_001: must be at most 1,000,000 ranks" in told.err
+        assert "--ranks: 1_000_001: must be at most 1000000" in told.err
     ant = run_of(tmp_path / "c", ROWS, **{"task.id": "Ant-v5"}).path
     told = call("plot --what scaling --published --out", tmp_path / "o.png", ant)
     assert "generations on Ant-v5 take; of CyclicMDP-v0, HalfCheetah-v5 one does" in told.err

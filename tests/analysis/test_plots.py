@@ -79,7 +79,7 @@ def test_scaling_of_generations(tmp_path, call):
 @pytest.mark.parametrize(
     ("tasks", "words", "said"),
     [
-        ("A", "scaling --last 0", "must be 1 or more"),
+        ("A", "scaling --last 0", "--last: 0: must be at least 1"),
         ("AB", "scaling", "mixed tasks: A-v0, B-v0"),
         ("AB", "timeline", ""),
         ("A", "timeline --ranks 64", "timeline does not read --ranks"),

@@ -174,6 +174,6 @@ def test_a_seed_that_addresses_nothing_is_refused(own, call):
     for seed, said in (
         (2**63, "must be below 2**63"),
         (-1, "must be at least 0"),
-        (0.5, "invalid whole_number value: '0.5'"),
+        (0.5, "invalid number value: '0.5'"),
     ):
         assert said in call("evaluate", own, f"--seed={seed}", code=2).err

@@ -232,11 +232,11 @@ def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, wa
     ("words", "said"),
     [
         ("--seeds 1 2", "--seeds 2: toy, smoke, has 2, from 0 to 1\n"),
-        ("--at-once 0", "--at-once must be 1 or more\n"),
+        ("--at-once 0", "--at-once: 0: must be at least 1\n"),
     ],
 )
 def test_runs_that_cannot_be_chosen_are_refused(tmp_path, call, words, said):
     line = f"experiment run {write(tmp_path / 'toy.toml')} --budget smoke"
     root = tmp_path / "runs"
-    assert call(line, "--root", root, *words.split(), code=2).err == said
+    assert call(line, "--root", root, *words.split(), code=2).err.endswith(said)
     assert not root.exists()
