@@ -9,7 +9,6 @@ algorithm does not read is left out. configs/experiments/README.md has the forma
 """
 
 import dataclasses
-import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from esac_mpi.analysis.groups import format_value
 from esac_mpi.analysis.messages import Unusable
@@ -191,18 +190,17 @@ def read_task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
 
 
 def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
-    """Check a table against a dataclass's fields and return it. Raises Unusable."""
+    """Check a table against a dataclass's fields and their bounds; return it. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
-    hints = kind.__annotations__.items()
-    check_keys(table, {name: getattr(hint, "__origin__", hint) for name, hint in hints}, source)
+    hints = get_type_hints(kind).items()
+    check_keys(table, {name: get_origin(hint) or hint for name, hint in hints}, source)
     for one in dataclasses.fields(kind):
         if one.name not in table and one.default is one.default_factory is MISSING:
             raise Unusable(f"{source}: {one.name} is missing")
-        if one.type == list[str] and not all(
-            isinstance(entry, str) for entry in table.get(one.name, [])
-        ):
-            raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: expected a list of str")
+        for bound in getattr(one.type, "__metadata__", ()) if one.name in table else ():
+            if problem := bound.problem(table[one.name]):
+                raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: {problem}")
     return table
 
 
@@ -212,12 +210,6 @@ def read_budget(table: dict[str, Any], source: str) -> Budget:
     entries["settings"] = check_planned(entries.get("settings", {}), f"{source}.settings")
     for name in ("for_task", "for_variant"):
         entries[name] = read_each(entries.get(name, {}), check_planned, f"{source}.{name}")
-    counts = [entries.get("seeds", 1), entries.get("cores", 1), *entries.get("ranks", [])]
-    if (
-        any(not isinstance(count, int) or count < 1 for count in counts)
-        or not 0 < entries.get("seconds", 1) < math.inf
-    ):
-        raise Unusable(f"{source}: seeds, cores, ranks and seconds must be positive")
     return Budget(**entries)
 
 

@@ -2,12 +2,18 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from esac_mpi.config import NAMES, Config, as_words, table_of
+from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt
 
 Settings = dict[str, Any]  # {dotted name: value}
 DEFAULT = Config().algorithm
+TEXTS = Bound(lambda found: all(type(one) is str for one in found), "expected a list of str")
+COUNTS = Bound(
+    lambda found: all(type(one) is int and one > 0 for one in found), "must be positive numbers"
+)
+Texts = Annotated[list[str], TEXTS]
 
 
 def full_name(algorithm: str, name: str) -> str:
@@ -20,7 +26,7 @@ class Product:
     """A picture or table: a call of a tool, in which {runs}, {csv}, {run}, {task} are filled in."""
 
     tool: str  # a command, or a module of tools/
-    arguments: list[str]
+    arguments: Texts
     out: str
 
     @property
@@ -33,13 +39,14 @@ class Product:
 class Budget:
     """How much of an experiment is run. Empty lists: all that the experiment has."""
 
-    seeds: int = 1
-    seconds: float = 0.0  # training time of a run [s], its budget.minutes; 0 = as its settings say
-    cores: int = 1  # ranks of a job of an algorithm with a population; others have one
+    seeds: PositiveInt = 1
+    # training time of a run [s], its budget.minutes; 0 = as its settings say
+    seconds: PositiveFloat = 0.0
+    cores: PositiveInt = 1  # ranks of a job of an algorithm with a population; others have one
     # each run once on each of these numbers of ranks
-    ranks: list[int] = field(default_factory=list)
-    tasks: list[str] = field(default_factory=list)
-    variants: list[str] = field(default_factory=list)
+    ranks: Annotated[list[int], COUNTS] = field(default_factory=list)
+    tasks: Texts = field(default_factory=list)
+    variants: Texts = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     settings: Settings = field(default_factory=dict)
     for_task: dict[str, Settings] = field(default_factory=dict)

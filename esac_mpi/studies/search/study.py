@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from esac_mpi import __version__
 from esac_mpi.analysis.messages import DAMAGED, Unusable
@@ -28,39 +28,63 @@ from esac_mpi.config import (
     resolve_all,
     to_plain,
 )
+from esac_mpi.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt
 from esac_mpi.envs import TaskError
 from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
-from esac_mpi.studies.experiments.design import check_keys, check_table, fields, refuse_automatic
+from esac_mpi.studies.experiments.design import check_table, fields, refuse_automatic
 from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
 from esac_mpi.training.task_set_up import make_task
 
 STUDY = "study.json"
 VERSION = ".".join(__version__.split(".")[:2])  # within which defaults stay
-KINDS: dict[str, Any] = {
-    "trials": int, "measure": str, "seeds": list, "config": str, "directory": str,
-    **dict.fromkeys(("settings", "search", "sampler", "pruner"), dict),
-}  # fmt: skip
+SEEDS = Bound(
+    lambda found: (
+        len({*map(str, found)}) == len(found) > 0
+        and all(type(seed) is int and 0 <= seed < 2**63 for seed in found)
+    ),
+    "expected numbers from 0 on, each once, below 2**63",
+)
 MOST = 1000  # combinations of choices in which it is looked for what is read
 FREE = FREE_IN_RUNS - {"budget"}  # tables and fields that may change while a study goes on
+
+
+def one_of(*words: str) -> Bound:
+    """Bound a text to these words."""
+    return Bound(lambda word: word in words, f"expected {' or '.join(map(repr, words))}")
 
 
 @dataclass(frozen=True)
 class Sampler:
     """Who proposes trials: Optuna's TPE, each field by itself, or chance alone."""
 
-    kind: str = "tpe"  # or "random"
-    seed: int = 0
-    startup: int = 10  # trials by chance before TPE has enough to learn from
+    kind: Annotated[str, one_of("tpe", "random")] = "tpe"
+    seed: NonNegativeInt = 0
+    startup: PositiveInt = 10  # trials by chance before TPE has enough to learn from
 
 
 @dataclass(frozen=True)
 class Pruner:
     """When a trial is given up: its best value so far is below the median of the complete ones."""
 
-    kind: str = "median"  # or "none"
-    startup: int = 5  # complete trials before any is given up
-    warmup: float = 0.3  # share of the budget before a trial is given up
+    kind: Annotated[str, one_of("median", "none")] = "median"
+    startup: PositiveInt = 5  # complete trials before any is given up
+    warmup: Fraction = 0.3  # share of the budget before a trial is given up
+
+
+@dataclass(frozen=True)
+class Written:
+    """A study as its file has it."""
+
+    trials: PositiveInt
+    search: dict[str, Any]
+    settings: dict[str, Any] = field(default_factory=dict)
+    sampler: dict[str, Any] = field(default_factory=dict)
+    pruner: dict[str, Any] = field(default_factory=dict)
+    measure: Annotated[str, one_of(*OF_POLICY)] = "best"
+    seeds: Annotated[list[int], SEEDS] = field(default_factory=lambda: [100])
+    config: str = ""
+    directory: str = ""
 
 
 @dataclass(frozen=True)
@@ -134,63 +158,28 @@ def read_directory(path: Path) -> Study:
 def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
     """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
-    check_keys(table, KINDS, source)
-    if table.get("trials", 0) < 1 or not table.get("search"):
-        raise Unusable(f"{source}: needs trials = 1 or more, and a table [search]")
-    if (measure := table.get("measure", "best")) not in OF_POLICY:
-        raise Unusable(
-            f"{source}: measure = {measure!r}: expected {' or '.join(map(repr, OF_POLICY))}"
-        )
-    seeds = table.get("seeds", [100])
-    if (
-        not seeds
-        or len({*map(str, seeds)}) < len(seeds)
-        or any(type(seed) is not int or not 0 <= seed < 2**63 for seed in seeds)
-    ):
-        raise Unusable(
-            f"{source}: seeds = {seeds!r}: expected numbers from 0 on, each once, below 2**63"
-        )
-    settings = fields(table.get("settings", {}), f"{source}: settings")
+    written = Written(**check_table(table, Written, source))
+    settings = fields(written.settings, f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(f"{source}: settings: {own[0]}: {OWN[own[0]]}")
-    space = parse_space(table["search"], source)
+    space = parse_space(written.search, source)
     if both := sorted(settings.keys() & space.keys()):
         raise Unusable(
             f"{source}: {both[0]} stands under [settings] and under [search]: leave one out"
         )
     return Study(
         source=source,
-        path=path or read_path(table.get("directory", f"runs/{place.stem}"), ConfigError),
+        path=path or read_path(written.directory or f"runs/{place.stem}", ConfigError),
         table=table,
-        file=read_config(table["config"]) if "config" in table else {},
+        file=read_config(written.config) if written.config else {},
         settings=settings,
         space=space,
-        measure=measure,
-        seeds=tuple(seeds),
-        sampler=sampler(table.get("sampler", {}), f"{source}: sampler"),
-        pruner=pruner(table.get("pruner", {}), f"{source}: pruner"),
-        trials=table["trials"],
+        measure=written.measure,
+        seeds=tuple(written.seeds),
+        sampler=Sampler(**check_table(written.sampler, Sampler, f"{source}: sampler")),
+        pruner=Pruner(**check_table(written.pruner, Pruner, f"{source}: pruner")),
+        trials=written.trials,
     )
-
-
-def sampler(table: dict[str, Any], source: str) -> Sampler:
-    """Read who proposes. Raises Unusable."""
-    found = Sampler(**check_table(table, Sampler, source))
-    if found.kind not in ("tpe", "random") or found.seed < 0 or found.startup < 1:
-        raise Unusable(
-            f"{source}: expected kind = 'tpe' or 'random', seed = 0 or more, startup = 1 or more"
-        )
-    return found
-
-
-def pruner(table: dict[str, Any], source: str) -> Pruner:
-    """Read when trials are given up. Raises Unusable."""
-    found = Pruner(**check_table(table, Pruner, source))
-    if found.kind not in ("median", "none") or found.startup < 1 or not 0 <= found.warmup <= 1:
-        raise Unusable(
-            f"{source}: expected kind = 'median' or 'none', startup = 1 or more, warmup from 0 to 1"
-        )
-    return found
 
 
 def check(study: Study) -> list[Config]:
