@@ -1,7 +1,7 @@
 """The history of a run as other software reads it: a table in CSV, or curves in TensorBoard."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from esac_mpi.analysis.returns import evaluated, evaluations, policies, training
 from esac_mpi.analysis.tables import render
 from esac_mpi.record import RunFiles, Unreadable
 
+FORMATS = ("tensorboard", "csv")
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
 EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfevents
 # tags of stable-baselines3
@@ -58,14 +59,11 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
     return found
 
 
-def write_csv(run: RunFiles, out: Path | None, step: str) -> Path:
-    """Write a row a generation, nan as nothing; return `out`, or metrics.csv of the run."""
-    out, found = out or run.path / "metrics.csv", columns(run)
+def as_csv(run: RunFiles) -> str:
+    """Format a row a generation, nan as nothing."""
+    found = columns(run)
     rows = zip(*(values.tolist() for values in found.values()), strict=True)
-    text = render([dict(zip(found, row, strict=True)) for row in rows], "csv")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text + "\n", encoding="utf-8")
-    return out
+    return render([dict(zip(found, row, strict=True)) for row in rows], "csv")
 
 
 def tag(name: str) -> str:
@@ -179,9 +177,3 @@ def follow(followed: Followed, out: Path | None, step: str, every: float) -> Ite
     finally:
         for file in files.values():
             file.close()
-
-
-FORMATS: dict[str, Callable[[RunFiles, Path | None, str], Path]] = {
-    "tensorboard": write_curves,
-    "csv": write_csv,
-}

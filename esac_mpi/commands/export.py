@@ -33,8 +33,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from esac_mpi import Policy
-from esac_mpi.analysis import histories
-from esac_mpi.analysis.command import opened, out_path, pause, print_all, refuse_unread
+from esac_mpi.analysis import command, histories
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.paths import read_path
@@ -52,20 +51,20 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     text = "of tensorboard: add new rows until the runs end, or until Ctrl-C"
     add("--follow", action="store_true", help=text)
     text = "of --follow: time between looks at the files (5)"
-    add("--every", type=pause, default=5.0, metavar="SECONDS", help=text)
+    add("--every", type=command.pause, default=5.0, metavar="SECONDS", help=text)
     text = "of tensorboard: the horizontal axis; default: env_steps"
     add("--step", choices=histories.STEPS, default="env_steps", help=text)
     text = "default: policy.pt, .onnx or .npz beside policy.h5; a history: in the run"
-    add("--out", type=out_path, help=text)
+    add("--out", type=command.out_path, help=text)
 
 
 def check(options: argparse.Namespace) -> None:
     """Raise Unusable for options that are not read, or several runs where one is taken."""
     form, history = options.format, options.format in histories.FORMATS
     if form != "tensorboard":
-        refuse_unread(options, f"--format {form}", ("step", "follow", "every"))
+        command.refuse_unread(options, f"--format {form}", ("step", "follow", "every"))
     elif not options.follow:
-        refuse_unread(options, "without --follow, --format tensorboard", ["every"])
+        command.refuse_unread(options, "without --follow, --format tensorboard", ["every"])
     if options.runs[1:] and (not history or (form == "csv" and options.out)):
         raise Unusable(f"--format {form} takes one run{' with --out' if history else ''}")
 
@@ -84,8 +83,12 @@ def write(options: argparse.Namespace) -> Iterator[object]:
     if options.format in FORMATS:
         yield from write_policy(options)
         return
-    for run in opened(distinct_paths(options.runs, options.out)):
-        yield histories.FORMATS[options.format](run, options.out, options.step)
+    for run in command.opened(distinct_paths(options.runs, options.out)):
+        if options.format == "csv":
+            out = options.out or run.path / "metrics.csv"
+            yield from command.write_text(histories.as_csv(run), out)
+        else:
+            yield histories.write_curves(run, options.out, options.step)
 
 
 def write_policy(options: argparse.Namespace) -> Iterator[object]:
@@ -123,7 +126,7 @@ def follow(options: argparse.Namespace) -> int:
         yield from histories.follow(runs, options.out, options.step, max(0.1, options.every))
 
     try:
-        code = print_all(files())
+        code = command.print_all(files())
     except KeyboardInterrupt:
         return 130
     return unread or code

@@ -43,11 +43,11 @@ def select_group(arrays: Arrays, group: str) -> Arrays:
 
 
 class Image(NamedTuple):
-    """An HDF5 file in memory."""
+    """A published file in memory."""
 
-    content: bytes
-    sha256: str
-    schema: int
+    block: bytes
+    content: bytes  # HDF5
+    sha256: str  # of the content
 
 
 class Joined:
@@ -91,9 +91,8 @@ def missing_value(dtype: np.dtype) -> Any:
 
 def store(path: Path, made: Image, previous: bool = False) -> int:
     """Replace `path` by an image; previous=True keeps *_prev. Return [bytes]. Raises Unsaved."""
-    block = _user_block(made.schema, len(made.content), made.sha256)
-    replace(path, (block, made.content), previous)
-    return len(block) + len(made.content)
+    replace(path, (made.block, made.content), previous)
+    return len(made.block) + len(made.content)
 
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -180,7 +179,8 @@ def image(
         file.flush()
         content = file.id.get_file_image()
     schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
-    return Image(content, hashlib.sha256(content).hexdigest(), schema)
+    sha256 = hashlib.sha256(content).hexdigest()
+    return Image(_user_block(schema, len(content), sha256), content, sha256)
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
@@ -194,8 +194,7 @@ class Header(NamedTuple):
     """What a published file says of itself in its first 512 bytes."""
 
     schema: int
-    size: int  # of the HDF5 image [bytes]
-    sha256: str
+    sha256: str  # of the HDF5 image
 
 
 def header(path: Path, stream: BinaryIO) -> Header:
@@ -217,7 +216,7 @@ def header(path: Path, stream: BinaryIO) -> Header:
         )
     if there != size + USER_BLOCK:
         raise Unreadable(f"{path}: truncated: {there - USER_BLOCK:,} of {size:,} bytes")
-    return Header(schema, size, sha256)
+    return Header(schema, sha256)
 
 
 def check(path: Path, sha256: str = "") -> None:

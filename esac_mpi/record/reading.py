@@ -57,7 +57,7 @@ class Columns(Mapping[str, np.ndarray]):
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.closed: list[Closed] = []  # segments that hold the rows before the file's own
-        self._header = Header(files.SCHEMA, 0, "")
+        self._header = Header(files.SCHEMA, "")
         self._read: Arrays = {}
         if source is not None:
             with open(source, "rb", opener=regular) as stream:
