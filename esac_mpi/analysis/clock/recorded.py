@@ -12,6 +12,7 @@ longer, but not its clock. Files of before all of this was recorded (early 0.1.0
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -44,18 +45,18 @@ def generation_ends(run: RunFiles, ranks: int) -> np.ndarray:
 
 def make_clock(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Iterator[float]]:
     """Make a function from a cluster to the end of each generation [s]. Raises Unusable."""
-    newest = "task_busy" if recorded_tasks.has_tasks(run) else "seconds_processor"
-    if f"timing/{newest}" not in run.columns:
+    of_tasks = recorded_tasks.has_tasks(run)
+    if f"timing/{'task_busy' if of_tasks else 'seconds_processor'}" not in run.columns:
         raise Unusable(f"{run.path}: made before all of its times were recorded, which this needs")
-    if recorded_tasks.has_tasks(run):
-        tasks, made = recorded_tasks.collect_tasks(run), list(recorded_tasks.sections(run))
-        if not evaluates:
-            made = [replace(one, evaluation=np.zeros(0)) for one in made]
-        return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
-    whole = list(generations(run, times(run)))
+    made: list[Any] = [
+        *(recorded_tasks.sections(run) if of_tasks else generations(run, times(run)))
+    ]
     if not evaluates:
-        whole = [replace(one, evaluation=np.zeros(0)) for one in whole]
-    return lambda cluster: ticks(whole, cluster)
+        made = [replace(one, evaluation=np.zeros(0)) for one in made]
+    if not of_tasks:
+        return lambda cluster: ticks(made, cluster)
+    tasks = recorded_tasks.collect_tasks(run)
+    return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
 
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:

@@ -280,7 +280,13 @@ def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> P
     settings, algorithm = resolve_settings(found, b, task, variant, value)
     text = "" if value is None else format_value(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
-    config = configure(path, {**settings, "algorithm": algorithm}, f"{found.id}: {task}, {variant}")
+    config = settled(from_file(path), {**settings, "algorithm": algorithm})
+    what = f"{found.id}: {task}, {variant}"
+    try:
+        check(config)
+    except ConfigError as error:
+        raise Unusable(f"{what}: {error}") from error
+    refuse_automatic(config, what)
     file, run_dir = str(place(path)) if path else "", Path("-".join(map(file_name, parts)))
     return Planned(task, variant, text, 0, 0, file, settings, run_dir, config)
 
@@ -323,17 +329,6 @@ def place(path: str) -> Path:
     """Return a file of the checkout, relative to where we are if it is below."""
     full = ROOT / path
     return full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full
-
-
-def configure(path: str, settings: Settings, what: str) -> Config:
-    """Resolve a file and settings to a configuration as the program does. Raises Unusable."""
-    config = settled(from_file(path), settings)
-    try:
-        check(config)
-    except ConfigError as error:
-        raise Unusable(f"{what}: {error}") from error
-    refuse_automatic(config, what)
-    return config
 
 
 def refuse_automatic(config: Config, what: str) -> None:

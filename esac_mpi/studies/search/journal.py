@@ -85,17 +85,13 @@ class Journal:
         except (ValueError, LookupError, TypeError, AssertionError) as error:
             remedy = f"remove it; the runs in {study.path}/trial-* remain"
             raise Unusable(f"{file}: a line is damaged: {error}: {remedy}", DAMAGED) from error
+        by: dict[str, Any] = {"sampler": optuna.samplers.RandomSampler(), "pruner": pruner(study)}
+        by |= {"study_name": NAME, "storage": self._storage}
         if fresh:
-            optuna.create_study(
-                storage=self._storage, study_name=NAME, direction="maximize", load_if_exists=True
-            )
+            self._study = optuna.create_study(**by, direction="maximize", load_if_exists=True)
+            return
         try:
-            self._study = optuna.load_study(
-                storage=self._storage,
-                study_name=NAME,
-                sampler=optuna.samplers.RandomSampler(),
-                pruner=pruner(study),
-            )
+            self._study = optuna.load_study(**by)
         except KeyError:  # a full disk may have left the file empty
             raise nothing from None
 
