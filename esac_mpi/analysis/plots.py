@@ -6,18 +6,10 @@ from functools import partial
 
 import numpy as np
 
-from esac_mpi.analysis import figures
+from esac_mpi.analysis import curves, figures
 from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import (
-    Axis,
-    column,
-    column_curve,
-    per_generation,
-    position,
-    return_curve,
-    training_curve,
-)
+from esac_mpi.analysis.curves import Axis, column, per_generation
 from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Groups, Quantity, draw
 from esac_mpi.analysis.groups import grouped, relabel
@@ -62,7 +54,7 @@ DEFAULT_X = "env_steps"
 
 def make_quantity(values: Callable[[RunFiles], np.ndarray]) -> Quantity:
     """Make a quantity from a function of a run that returns values [generations]."""
-    return lambda run, x: column_curve(run, x, values(run))
+    return lambda run, x: curves.column_curve(run, x, values(run))
 
 
 def learner_column(run: RunFiles, key: str) -> np.ndarray:
@@ -79,9 +71,9 @@ def counter_column(run: RunFiles, name: str) -> np.ndarray:
 def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     """Return the quantities of a kind, by the name of the vertical axis: a row of panels each."""
     if what == "return":
-        return {"episodic return": lambda run, x: return_curve(run, x, policy)}
+        return {"episodic return": lambda run, x: curves.return_curve(run, x, policy)}
     if what == "training":
-        return {"training return": training_curve}
+        return {"training return": curves.training_curve}
     found: dict[str, dict[str, Callable[[RunFiles], np.ndarray]]] = {
         "sigma": {r"mutation rate $\sigma$": partial(column, name="metrics/sigma")},
         "fitness": {name: partial(per_generation, statistic=f) for name, f in FITNESS.items()},
@@ -111,7 +103,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     figure, panels = figures.panels(1, 1, 5.5, 3.5)
     axes = panels[0, 0]
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
-        curve = column_curve(run, x, per_generation(run, statistic))
+        curve = curves.column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
             axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
     config = run.config
@@ -122,7 +114,7 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
         if not len(returns):
             continue
         colour, label = look[policy].colour, legend(policy, config.algorithm)
-        where = np.interp(generations, column(run, "metrics/generation"), position(run, x))
+        where = np.interp(generations, column(run, "metrics/generation"), curves.position(run, x))
         axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
         ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
         axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)

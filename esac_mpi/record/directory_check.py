@@ -84,8 +84,8 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         logger.warning("%s was %s, is now %s: going on, bits may differ", name, was, now)
     if changed:
         listing = ""
-        for name, (was, now) in changed.items():
-            listing += f"\n  {name}: {as_option(was)} -> {as_option(now)}"
+        for name, change in zip(changed, list_changes(changed), strict=True):
+            listing += f"\n  {change}"
             source = FROM_TASK.get(name.rpartition(".")[2])
             if source and name in of_task:
                 # Ant has no bonus since actions may cost more than it, and is the same task
@@ -99,6 +99,11 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
             f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
             f"another --run-dir; {own}"
         )
+
+
+def list_changes(changed: Mapping[str, tuple[Any, Any]]) -> list[str]:
+    """Write how each setting has changed."""
+    return [f"{name}: {as_option(was)} -> {as_option(now)}" for name, (was, now) in changed.items()]
 
 
 def name_aside(path: Path) -> Path | None:

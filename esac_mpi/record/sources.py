@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import Config, ConfigError, as_option, differences, table_of
+from esac_mpi.config import Config, ConfigError, differences, table_of
 from esac_mpi.host.errors import Away, Refused, Unreadable
 from esac_mpi.host.run_directory import CONFIG
-from esac_mpi.record.directory_check import task_changes
+from esac_mpi.record.directory_check import list_changes, task_changes
 from esac_mpi.record.reading import Columns, RunFiles, open_run
 
 
@@ -69,9 +69,7 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
         return f"is not finished ({found.state}): let it come to the end of its budget first"
     changed = {key: pair for key, pair in differences(found.config, config).items() if key != name}
     if changed:
-        told = ", ".join(
-            f"{key}: {as_option(was)} -> {as_option(now)}" for key, (was, now) in changed.items()
-        )
+        told = ", ".join(list_changes(changed))
         return f"has other settings: {told}; {found.path / CONFIG} has them all"
     limits = zip(config.budget.limits, found.config.budget.limits, strict=True)
     wanted, there = config.budget.generations, found.generation

@@ -29,7 +29,6 @@ from esac_mpi.host.data_files import checkout, data_folder
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.plan import (
-    DEFAULT,
     Budget,
     Experiment,
     Planned,
@@ -305,7 +304,7 @@ def resolve_settings(
     time = {"budget.minutes": b.seconds / 60} if b.seconds else {}
     settings = found.settings | own | b.settings | time | b.for_task.get(task, {}) | mine
     base = from_file(path)
-    algorithm = settings.pop("algorithm", base.get("algorithm", DEFAULT))
+    algorithm = settings.pop("algorithm", base.get("algorithm", Config.algorithm))
     if value is not None:
         settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
     config = settled(base, {**settings, "algorithm": algorithm})

@@ -8,7 +8,6 @@ from esac_mpi.config import NAMES, Config, as_words, table_of
 from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt
 
 Settings = dict[str, Any]  # {dotted name: value}
-DEFAULT = Config().algorithm
 TEXTS = Bound(lambda found: all(type(one) is str for one in found), "expected a list of str")
 COUNTS = Bound(
     lambda found: all(type(one) is int and one > 0 for one in found), "must be positive numbers"

@@ -16,19 +16,11 @@ from functools import cached_property
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import (
-    AUTO,
-    SURVIVAL,
-    Config,
-    ConfigError,
-    amend,
-    as_option,
-    differences,
-    flatten,
-)
+from esac_mpi.config import AUTO, SURVIVAL, Config, ConfigError, amend, differences, flatten
 from esac_mpi.host.errors import INSTALL, Interrupted
 from esac_mpi.host.stop import stop_signals
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.record.directory_check import list_changes
 from esac_mpi.studies.experiments.plan import Planned
 
 POLL = 0.1  # [s]
@@ -94,12 +86,9 @@ def is_done(planned: Planned) -> bool:
     if run is None:
         return False
     if changed := differences(run.config, take_automatic(planned.config, run)):
-        listing = "".join(
-            f"\n  {name}: {as_option(was)} -> {as_option(now)}"
-            for name, (was, now) in changed.items()
-        )
+        listing = "\n  ".join(list_changes(changed))
         raise Unusable(
-            f"{planned.run_dir} holds a run of other settings:{listing}\n"
+            f"{planned.run_dir} holds a run of other settings:\n  {listing}\n"
             "Remove it, or choose another --root"
         )
     if planned.ranks not in (0, ranks := run.provenance.get("ranks")):

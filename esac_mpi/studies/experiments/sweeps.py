@@ -7,9 +7,9 @@ from itertools import product
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ALGORITHMS, DEFAULTS, ConfigError, automatic, load, read_toml
+from esac_mpi.config import ALGORITHMS, DEFAULTS, Config, ConfigError, automatic, load, read_toml
 from esac_mpi.config.reads import reads
-from esac_mpi.studies.experiments.plan import DEFAULT, full_name
+from esac_mpi.studies.experiments.plan import full_name
 
 MOST = 100_000  # seeds of a range
 OWN = {
@@ -62,11 +62,11 @@ def tidy(text: str) -> str:
 def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
     """Yield the arguments of every run but its directory, and the directory."""
     starts = [
-        ([str(path)], path.stem, read_toml(path).get("algorithm", DEFAULT))
+        ([str(path)], path.stem, read_toml(path).get("algorithm", Config.algorithm))
         for path in options.configs
     ]
-    starts += [(["--task.id", task], tidy(task), DEFAULT) for task in options.tasks]
-    for arguments, name, own in starts or [([], "HalfCheetah-v5", DEFAULT)]:
+    starts += [(["--task.id", task], tidy(task), Config.algorithm) for task in options.tasks]
+    for arguments, name, own in starts or [([], "HalfCheetah-v5", Config.algorithm)]:
         for algorithm in options.algorithms or [own]:
             if algorithm not in ALGORITHMS:
                 raise Unusable(
