@@ -158,7 +158,7 @@ def read_directory(path: Path) -> Study:
 def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
     """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
-    written = Written(**check_table(table, Written, source))
+    written = Written(**check_table(dict(table), Written, source))
     settings = fields(written.settings, f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(f"{source}: settings: {own[0]}: {OWN[own[0]]}")
