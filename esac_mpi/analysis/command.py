@@ -131,9 +131,10 @@ def add_options(line: argparse.ArgumentParser, *names: str) -> None:
 
 def ranks_of(options: argparse.Namespace) -> int:
     """Read the ranks that wall time is computed for, 0: the measured one. Raises Unusable."""
-    if options.ranks and options.ranks[1:]:
+    one, *others = options.ranks or [0]
+    if others:
         raise Unusable("--ranks must be one number")
-    return options.ranks[0] if options.ranks else 0
+    return int(one)
 
 
 def refuse_unread(options: argparse.Namespace, what: str, unread: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "seed = [1, 2]", "seed: seeds = [100, 101] of the study says which"),
         ("search", 'run_dir = ["a", "b"]', 'run_dir: directory = "..." of the study says which'),
         ("search", "task.horizon = [20, 30]", "task.horizon: the same for all trials"),
-        ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "kind = 'cma': expected 'tpe' or 'random'"),
+        ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "expected 'tpe' or 'random'"),
         ("tail", "[pruner]\nwarmup = 1.5", "pruner: warmup = 1.5: must be at most 1"),
         ("settings", SETTINGS + "es.sigma = 0.1", "under [settings] and under [search]"),
         ("settings", SETTINGS + "seed = 3", "settings: seed: seeds = [100, 101] of"),

@@ -48,9 +48,8 @@ def make_clock(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Ite
     of_tasks = recorded_tasks.has_tasks(run)
     if f"timing/{'task_busy' if of_tasks else 'seconds_processor'}" not in run.columns:
         raise Unusable(f"{run.path}: made before all of its times were recorded, which this needs")
-    made: list[Any] = [
-        *(recorded_tasks.sections(run) if of_tasks else generations(run, times(run)))
-    ]
+    whole = recorded_tasks.sections(run) if of_tasks else generations(run, times(run))
+    made: list[Any] = list(whole)
     if not evaluates:
         made = [replace(one, evaluation=np.zeros(0)) for one in made]
     if not of_tasks:
