@@ -1,4 +1,4 @@
-"""Print what is told, in its order, of tasks of made-up durations (test_dispatch.py)."""
+"""Print what is told, in its order, of tasks of made-up durations (test_virtual_time.py)."""
 
 import json
 import random
