@@ -1,4 +1,6 @@
-"""Populations whose sums the ranks of a node share: chunks of slots, totals over observations."""
+"""Populations whose sums the ranks of a node share: chunks of slots, exact sums in any order."""
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from conftest import CYCLIC_ES
 from words import words
 
 from esac_mpi.config import Evolution
-from esac_mpi.operators import noise
+from esac_mpi.operators import accumulator, noise
 from esac_mpi.play import population
 from esac_mpi.record import Run
 
@@ -57,7 +59,6 @@ def test_only_large_populations_add_exactly():
         assert population.sums_exactly(table) == exactly
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "numbers"),  # of the other node's: five a member, and five
     [
@@ -74,3 +75,23 @@ def test_what_travels_between_nodes_are_scalars(line, numbers, tmp_path, togethe
     together(2, *CYCLIC_ES, *more, *few, tmp_path / "run", nodes=2)
     exchanged = Run.open(tmp_path / "run").columns["timing/bytes_exchanged"]
     assert np.diff(exchanged).tolist() == [8 * (numbers + 5)] * 2
+
+
+def test_sums_are_those_of_fractions_in_any_order():
+    random = np.random.default_rng(0)
+    numbers = random.standard_normal((200, 7)) * 10.0 ** random.integers(-12, 13, (200, 7))
+    total = accumulator.digits(numbers).sum(axis=1)
+    for order in (slice(None, None, -1), random.permutation(200)):
+        shuffled = accumulator.digits(numbers[order])
+        assert (shuffled[:, :77].sum(axis=1) + shuffled[:, 77:].sum(axis=1) == total).all()
+    true = [float(sum(map(Fraction, column))) for column in numbers.T]
+    np.testing.assert_allclose(accumulator.value(total), true, rtol=1e-15)
+
+
+@pytest.mark.parametrize("number", [0.0, 1.0, -1.5, 1e80, -3e-20, 2.0**-128, 2.0**286 + 2.0**240])
+def test_a_number_comes_back_as_it_is(number):
+    assert accumulator.value(accumulator.digits(np.array([number]))).tolist() == [number]
+
+
+def test_cancelled_numbers_leave_the_small_one():
+    assert accumulator.value(accumulator.digits(np.array([1e60, 1e-9, -1e60])).sum(axis=1)) == 1e-9
