@@ -1,17 +1,25 @@
-"""Our own steps of the libraries' tasks against the libraries', bit for bit."""
+"""Our own steps, and episodes in the compiled loop, against the libraries' steps, bit for bit."""
 
+import os
+import signal
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
+import kinds_of_tasks
 import mujoco
 import numpy as np
 import pytest
 from dm_control.rl.control import PhysicsError
-from kinds_of_tasks import Library, play
+from kinds_of_tasks import Library
 
-from esac_mpi.envs import UnstablePhysics, make, warning_counts
+from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, warning_counts
+from esac_mpi.envs.closed_loop import Run
+from esac_mpi.operators import kernels
+from esac_mpi.operators.policy import Layout, Normaliser, Policy
+from esac_mpi.play.rollout import SLICE, Episode, play, playing
+from esac_mpi.play.transitions import Recorder
 
 NAMES = """Ant HalfCheetah Hopper Humanoid InvertedDoublePendulum InvertedPendulum Reacher Swimmer
 Walker2d"""
@@ -63,7 +71,7 @@ def assert_same_step(episode: SimpleNamespace, action: np.ndarray) -> bool:
     return rest[1] or rest[2]
 
 
-def actions(kind: str, env: Any, seed: int, steps: int = 300) -> np.ndarray:
+def actions(kind: str, env: Any, seed: int, steps: int) -> np.ndarray:
     random = np.random.default_rng(seed)
     draws = random.uniform(env.low, env.high, (steps, env.action_size))
     if kind == "saturated":
@@ -78,17 +86,17 @@ FALLING = ["InvertedPendulum-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "An
 @pytest.mark.parametrize("id", GYMNASIUM + SUITE)
 def test_an_episode_of_our_own_step_is_the_librarys(id, kind):
     """And so is its end, which those that can fall come to."""
-    ends, longest = [], 1000 if id in FALLING and kind == "saturated" else 300
+    ends, falls = [], id in FALLING and kind == "saturated"
     for seed in range(3):
         episode = pair(id, seed)
         assert episode.env.closed_loop is not None
-        steps = actions(kind, episode.env, seed, longest if seed == 0 else 40)
+        steps = actions(kind, episode.env, seed, 40 if seed else 1000 if falls else 120)
         ends.append(any(assert_same_step(episode, action) for action in steps))
         ours, theirs = episode.physics, episode.library.physics
         for field in ("time", "qpos", "qvel", "qacc_warmstart", "ctrl"):  # the state of the physics
             assert np.array_equal(getattr(ours, field), getattr(theirs, field))
         assert not episode.env.unstable
-    assert any(ends) or longest == 300
+    assert any(ends) or not falls
 
 
 @pytest.mark.parametrize("bad", [12.0, -150.0, 1e11, np.nan, np.inf])
@@ -108,7 +116,7 @@ def test_a_wild_state_is_judged_as_by_the_library(id, part, bad):
 
 @pytest.mark.parametrize("id", SUITE)
 def test_unstable_suite_physics_is_in_the_librarys_words(id):
-    before, episode = play(both(id)[0], 7), pair(id, 1)
+    before, episode = kinds_of_tasks.play(both(id)[0], 7), pair(id, 1)
     for physics in (episode.physics, episode.library.physics):
         physics.qvel[0] = np.nan
     with pytest.raises(PhysicsError) as expected:
@@ -117,7 +125,7 @@ def test_unstable_suite_physics_is_in_the_librarys_words(id):
         episode.env.step(episode.env.high)
     assert str(raised.value) == f"{id}: {expected.value}"
     assert episode.env.unstable
-    assert play(episode.env, 7) == before
+    assert kinds_of_tasks.play(episode.env, 7) == before
     assert not episode.env.unstable
 
 
@@ -151,3 +159,222 @@ def test_warning_counts_are_those_of_the_state_and_the_control():
         mujoco.mj_resetData(model, physics)
         physics.warning[getattr(mujoco.mjtWarning, f"mjWARN_{name}")].number = 1
         assert counts.tolist() == np.eye(4)[i].tolist()
+
+
+ALARMS = np.zeros((2, 2), np.int32)[:, 1]
+
+
+def policy_of(env: Any, seed: int = 0) -> Policy:
+    """Return a policy of one hidden layer; but for seed 0 it standardises and has a linear path."""
+    sizes, random = (env.observation_size, 8, env.action_size), np.random.default_rng(seed)
+    if not seed:
+        layout = Layout(sizes)
+        return Policy(layout, "relu", "tanh", env.low, env.high).set(layout.initial(seed, 0))
+    layout = Layout(sizes, linear=4.0)
+    mean = random.normal(0, 0.1, env.observation_size).astype(np.float32)
+    std = random.uniform(0.5, 2, env.observation_size).astype(np.float32)
+    policy = Policy(layout, "relu", "tanh", env.low, env.high, Normaliser(mean, std))
+    noise = random.normal(0, 0.05, layout.d).astype(np.float32)
+    return policy.set(layout.initial(seed, 0) + noise)
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """Let runs take SLICE steps however long these last, also the first of an environment."""
+    monkeypatch.setattr(closed_loop, "LONGEST", 1e6)
+    return lambda env: monkeypatch.setattr(env.closed_loop, "_most", SLICE) or env
+
+
+def played(
+    env: Any, policy: Policy, one_by_one: bool, seed: int = 0, cap: int = 0
+) -> tuple[Episode, np.ndarray, np.ndarray]:
+    """Play an episode in the loop or step by step; return it, what was observed and transitions."""
+    seen: list[np.ndarray] = []
+    disturb = (lambda action: None) if one_by_one else None
+    recorder = Recorder(env, env.horizon)
+    episode = play(recorder, policy, seed, lambda row: seen.append(row.copy()), cap, disturb)
+    return episode, np.array(seen), recorder.rows[: recorder.count]
+
+
+@pytest.mark.parametrize("id", GYMNASIUM + SUITE)
+def test_an_episode_in_the_loop_is_that_of_single_steps(id):
+    env, _ = both(id)
+    for seed in (0, 1):
+        fast, *found = played(env, policy_of(env, seed), False, seed, 150)
+        slow, *expected = played(env, policy_of(env, seed), True, seed, 150)
+        assert fast == slow == play(env, policy_of(env, seed), seed, cap=150)
+        assert fast.episodic_length == len(found[0]) == len(found[1]) <= 150
+        for rows, its in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(rows, its)
+
+
+def test_an_episode_yields_and_ends_at_its_horizon_or_cap(full, monkeypatch):
+    env = full(both("Swimmer-v5")[0])
+    assert len(list(playing(env, policy_of(env), 0, cap=2 * SLICE + 1))) == 3
+    assert play(env, policy_of(env), 0).episodic_length == env.horizon == 1000
+    monkeypatch.setattr(closed_loop, "LONGEST", 0.0)  # after the next run, one step each
+    assert len(list(playing(env, policy_of(env), 0, cap=SLICE + 5))) == 6
+
+
+def test_a_warning_within_a_run_ends_what_is_kept(full, monkeypatch):
+    steps = []
+
+    def step(model: Any, data: Any, frames: int) -> None:
+        mujoco.mj_step(model, data, frames)
+        steps.append(data)
+        if len(steps) % 9 == 5:
+            warning_counts(data)[0] = 1
+
+    monkeypatch.setattr(mujoco_tasks, "mj_step", step)
+    env = full(make("HalfCheetah-v5"))
+    found = [played(env, policy_of(env), one_by_one, cap=9) for one_by_one in (False, True)]
+    assert [(episode.episodic_length, len(rows)) for episode, _, rows in found] == [(9, 4)] * 2
+    assert np.isnan([episode.episodic_return for episode, *_ in found]).all()
+    np.testing.assert_array_equal(found[0][2], found[1][2])
+
+
+@pytest.mark.parametrize("id", ["dm_control/cheetah-run-v0", "HalfCheetah-v5"])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_physics_that_fails_gives_no_return_but_its_steps(id, one_by_one, full):
+    env = full(both(id)[0])
+    data = env._env.physics.data.ptr if id in SUITE else env._env.unwrapped.data
+    steps = []
+
+    def break_down(row: np.ndarray) -> None:
+        steps.append(row)
+        if len(steps) == SLICE + 1:  # before that step, or in the loop after its run
+            data.qvel[0] = np.nan
+
+    disturb = (lambda action: None) if one_by_one else None
+    recorder = Recorder(env, 3 * SLICE)
+    episode = play(recorder, policy_of(env), 0, break_down, 3 * SLICE, disturb)
+    assert np.isnan([episode.episodic_return, episode.sign_return]).all()
+    at = SLICE + 1 if one_by_one else 2 * SLICE + 1
+    # the suite raises; Gymnasium's physics is repaired and goes on
+    assert episode.episodic_length == (at if id in SUITE else 3 * SLICE)
+    assert recorder.count == at - 1
+
+
+def test_an_observation_that_is_not_finite_is_named(monkeypatch):
+    env, _ = both("HalfCheetah-v5")
+    rows = np.zeros((4, env.observation_size), np.float32)
+    rows[-1, 2] = np.inf
+    run = Run(rows, np.zeros((3, env.action_size), np.float32), [1.0] * 3, False)
+    monkeypatch.setattr(env.closed_loop, "run", lambda drive, observation, most: run)
+    episode = play(env, policy_of(env), 0)
+    assert np.isnan(episode.episodic_return)
+    assert episode.episodic_length == 3
+    assert env.not_finite == "observation[2] is inf"
+
+
+def toy(advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
+    """A loop over a point: observes two numbers, the first up to 2, and traces their product."""
+    state = np.array([[1.0, 9.0], [0.5, 9.0]])  # observed: its first column
+    product = np.zeros(1)
+    multiply = (np.multiply, state[:1, 0], state[1:, 0], product)
+    ranges = np.array([[-2.0, -np.inf, -np.inf], [2.0, np.inf, high]])
+    ctrl = np.zeros(1)
+    calls = (*advance(state, ctrl), multiply)
+    ALARMS[:] = 0
+    return kernels.Loop(ctrl, (multiply,), calls, 2, (state[:, 0], product), ranges, ALARMS), state
+
+
+def arrays(n: int) -> tuple[np.ndarray, ...]:
+    """Room for n steps of a toy."""
+    return np.zeros((n + 1, 2), np.float32), np.zeros((n + 1, 1)), np.zeros((n, 1), np.float32)
+
+
+def pushed(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+    return ((np.add, state[:1, 0], ctrl, state[:1, 0]),)
+
+
+def test_what_a_loop_reads():
+    """1 + 0.5, 2 and 3.5: times 0.5; the trace ends the run at its bound, here 1.75."""
+    loop, _ = toy(pushed, high=1.75)
+    observations, traces = np.zeros((5, 2), np.float32), np.zeros((5, 1))
+    pushes = np.array([[0.5], [0.5], [1.5], [9.0]], np.float32)
+    loop.run(None, None, None, observations, traces, pushes)
+    assert (loop.steps, loop.within) == (3, False)
+    assert traces.ravel().tolist() == [0.5, 0.75, 1.0, 1.75, 0.0]
+    assert observations[:, 0].tolist() == [0.0, 1.5, 2.0, 2.0, 0.0]  # row 0 is the caller's
+    assert observations[1:4, 1].tolist() == [0.5] * 3
+
+
+def test_a_number_that_is_not_finite_ends_a_run():
+    loop, state = toy(pushed)
+    state[1, 0] = np.nan
+    loop.run(None, None, None, *arrays(3))
+    assert (loop.steps, loop.within) == (1, False)
+
+
+def test_an_alarm_ends_a_run_and_no_step_observes():
+    loop, _ = toy(pushed)
+    rows, *others = arrays(0)
+    loop.run(None, None, None, rows, *others)
+    assert (loop.steps, rows[0].tolist()) == (0, [1.0, 0.5])
+    ALARMS[1] = 1
+    loop.run(None, None, None, *arrays(3))
+    assert (loop.steps, loop.within) == (1, True)
+
+
+def test_an_error_of_a_call_is_raised_and_the_steps_are_known():
+    def failing(state: np.ndarray, ctrl: np.ndarray) -> tuple[Any, ...]:
+        def fail() -> None:
+            if ctrl[0] > 1:
+                raise UnstablePhysics("no")
+
+        return (*pushed(state, ctrl), (fail,))
+
+    loop, _ = toy(failing)
+    actions = np.array([[0.5], [2.0], [0.5]], np.float32)
+    with pytest.raises(UnstablePhysics):
+        loop.run(None, None, None, np.zeros((4, 2), np.float32), np.zeros((4, 1)), actions)
+    assert loop.steps == 2
+
+
+def test_a_signal_is_heard_within_a_run():
+    class Heard(Exception):
+        pass
+
+    def hear(number: int, frame: object) -> None:
+        raise Heard
+
+    loop, _ = toy(lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
+    before = signal.signal(signal.SIGUSR1, hear)
+    try:
+        with pytest.raises(Heard):
+            loop.run(None, None, None, *arrays(98))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert loop.steps <= 2
+
+
+def test_a_loop_refuses_arrays_that_do_not_fit():
+    one, calm = np.ones(1), np.zeros(2, np.int32)
+    for views in ((np.zeros(2),), (), (np.zeros(1, np.float32),)):
+        with pytest.raises(ValueError, match="views"):
+            kernels.Loop(one, (), (), 1, views, np.ones((2, 1)), calm)
+    with pytest.raises(ValueError, match="alarms"):
+        kernels.Loop(one, (), (), 1, (one,), np.ones((2, 1)), one)
+    loop, _ = toy(pushed)
+    rows, traces, actions = arrays(1)
+    others = (rows[:1], traces, actions), (rows, traces[:1], actions), (rows, traces, traces[1:])
+    for wrong in others:
+        with pytest.raises(ValueError, match="must be float"):
+            loop.run(None, None, None, *wrong)
+    bound = np.ones(1, np.float32)
+    with pytest.raises(ValueError, match="network"):
+        loop.run(kernels.Perceptron((3, 1), "relu", "tanh", -bound, bound), None, None, *arrays(1))
+
+
+def test_an_error_of_mujoco_is_unstable_physics(full):
+    env = full(both("HalfCheetah-v5")[0])
+    observation, policy = env.reset(0), policy_of(env)
+
+    def fail(*arrays: Any) -> None:
+        policy.drive(*arrays)
+        raise mujoco.FatalError("stack overflow")
+
+    run = env.closed_loop.run(fail, observation, 3)
+    assert (len(run.observations), len(run.actions), run.terminated) == (3, 2, True)
+    assert np.isnan(run.rewards).tolist() == [False, False, True]
