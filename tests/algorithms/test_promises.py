@@ -1,7 +1,7 @@
 """The same bits on any ranks, on any nodes and over restarts, whatever is switched on.
 
 A case is made once on one process without a break, and once in parts on other ranks. AES-RL's are
-in test_aes_rl.py, PPO's in tests/learners/test_ppo_phases.py.
+in test_aes_rl.py, PPO's in tests/learners/test_ppo.py.
 """
 
 import numpy as np
@@ -15,8 +15,6 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.analysis.clock.recorded import generations, times
 from esac_mpi.analysis.returns import training_returns
 from esac_mpi.config.genetic import FORMS
-
-pytestmark = pytest.mark.slow
 
 IDLING = words("--task.id own_envs:Idling-v0")  # returns 10 in 10 steps of rest, else 9 in 4
 CHEETAH, WALKER = (

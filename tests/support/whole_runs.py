@@ -28,6 +28,18 @@ def summary(path: Path) -> dict:
     return json.loads(printed.getvalue())
 
 
+def counted(path: Path, monkeypatch, make, *arguments) -> int:
+    """Make a run; return the steps that environments counted but those compared at the start.
+
+    arguments: those of a run of own_envs:Counting-v0, its directory last.
+    """
+    path.mkdir()
+    monkeypatch.setenv("COUNT_DIR", str(path))
+    make(*arguments)
+    stepped = sum(file.stat().st_size for file in path.iterdir())
+    return stepped - Run.open(arguments[-1]).provenance["probe_steps"]
+
+
 def assert_same_run(one: Path, other: Path) -> None:
     """Compare rows, hashes, counts and returns of two runs; they must be equal to the bit."""
     first, second = science(one), science(other)
