@@ -1,16 +1,25 @@
-"""The SAC learner's equations against plain torch.nn and numpy."""
+"""SAC's update in torch and in C against plain torch.nn and numpy; when a run has which."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 import torch
-from gradients import FORMS, distance, flat
+from conftest import finish
+from gradients import FORMS, Line, distance, flat, same
 from plain_sac import Plain, assert_updates_are_autograds, saturated
-from small_learners import fill, learn, perturbed
+from small_learners import fill, learn, perturbed, run_phase
 from small_learners import sac as learner
+from whole_runs import assert_same_run
+from words import words
 
-from esac_mpi.learners import cpu
+from esac_mpi.config import Config, amend
+from esac_mpi.learners import NoDevice, cpu, prepare, resolve_auto
+from esac_mpi.learners.compiled import CompiledUpdate
+from esac_mpi.operators import _kernels
+from esac_mpi.record import Run
+from esac_mpi.training.check import learner as check
 
 
 @pytest.mark.parametrize(("hidden", "layer_norm", "of_critics", "linear"), FORMS)
@@ -77,3 +86,208 @@ def test_the_standard_deviation_begins_as_without_a_linear_path():
     )
     assert torch.equal(of_path[2:, :8], without[2:])
     assert not of_path[2:, 8:].any()
+
+
+KINDS = [kind for kind in ("avx512", "avx2") if cpu.KIND in ("avx512", kind)]
+compiled = pytest.mark.skipif(not cpu.KIND, reason="no compiled updates here")
+SIZES = [  # hidden layers, batch
+    ((8, 8), 64),
+    ((16,), 37),
+    ((40, 33, 50), 64),
+    ((96, 64), 150),
+    ((8, 1), 64),
+    ((3, 5, 7, 9, 11, 13, 15), 5),
+]
+PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
+IN_C: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
+
+
+def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
+    sac = learner(sizes, learner__kernels="compiled", **form)
+    assert isinstance(sac.update, CompiledUpdate)
+    sac.update = CompiledUpdate(sac.update.parts, sac.options, kind)
+    return sac
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", IN_C)
+@pytest.mark.parametrize(("hidden", "batch"), SIZES)
+def test_updates_in_c_are_those_of_autograd_and_torchs_adam(hidden, batch, form, kind):
+    sac = in_c((3, *hidden, 2), kind, sac__batch_size=batch, **form)
+    assert_updates_are_autograds(saturated(perturbed(sac)))
+
+
+@compiled
+@pytest.mark.skipif(len(KINDS) < 2, reason="one kind of vectors here")
+@pytest.mark.parametrize(
+    "sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)]
+)
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_bits_do_not_depend_on_the_vectors(sizes, path):
+    form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
+    one, other = (perturbed(in_c(sizes, kind, **form)) for kind in KINDS)
+    for step in range(3):
+        assert learn(one, step) == learn(other, step)
+    assert same(one.arrays(), other.arrays())
+
+
+@compiled
+def test_numbers_that_are_not_finite_stay_so():
+    sac = in_c()
+    fill(sac)
+    sac.update.rows[3, sac.replay.columns.reward] = np.nan
+    sac.update.learn_critic()
+    sac.update.learn_actor()
+    assert not torch.isfinite(sac.critic.values).all()
+    assert not torch.isfinite(sac.target.values).all()
+
+
+@compiled
+@pytest.mark.parametrize("path", [{}, PATH])
+def test_phases_are_those_of_torch_but_for_rounding(path):
+    by_torch, in_vectors = (
+        learner((1, 8, 8, 1), learner__kernels=kernels, sac__interleaved=True, **path)
+        for kernels in ("torch", "compiled")
+    )
+    sums = np.array([[10.0], [3.0], [9.0]])
+    phases = [run_phase(sac, Line(), 1, 1, 100, sums=sums) for sac in (by_torch, in_vectors)]
+    assert phases[0].gradient_updates == phases[1].gradient_updates > 50
+    assert in_vectors.theta == pytest.approx(by_torch.theta, rel=1e-3, abs=1e-4)
+
+
+def settings(**values) -> Config:
+    config = amend(Config(), {"policy.hidden": (8, 8), "learner.kernels": "auto"})
+    return amend(config, {name.replace("__", "."): value for name, value in values.items()})
+
+
+def kernels(learner="sac", **values):
+    return resolve_auto(settings(**values), learner).learner.kernels
+
+
+@pytest.mark.parametrize(
+    ("learner", "form", "said"),
+    [
+        ("sac", {"policy__layer_norm": True}, "policy.layer_norm = false"),
+        ("sac", {"policy__activation": "tanh"}, "policy.activation = relu"),
+        ("sac", {"policy__hidden": ()}, "policy.hidden of 1 to 7 layers"),
+        ("sac", {"sac__value_network": True}, "sac.value_network = false"),
+        ("sac", {"learner__precision": "bf16"}, "learner.precision = fp32"),
+        ("sac", {"learner__threads": 2}, "learner.threads = 1"),
+        ("td3", {"algorithm": "td3"}, "algorithm = td3 has none"),
+    ],
+)
+def test_auto_is_the_compiled_update_where_the_settings_allow_it(learner, form, said, monkeypatch):
+    monkeypatch.setattr(cpu, "is_amd", lambda: False)
+    assert kernels() == ("compiled" if cpu.KIND else "torch")
+    assert kernels(learner, **form) == "torch"
+    with pytest.raises(NoDevice, match=f"learner.kernels = compiled: .*{said}"):
+        prepare(settings(learner__kernels="compiled", **form), learner)
+    for named in ("torch", "mkl", "compiled"):
+        assert kernels(learner__kernels=named) == named
+
+
+def test_auto_leads_mkl_to_its_fast_path_on_amd(monkeypatch):
+    monkeypatch.setattr(cpu, "is_amd", lambda: True)
+    assert kernels(policy__activation="tanh") == "torch"  # this test has imported it
+    monkeypatch.delitem(sys.modules, "torch")
+    expected = "mkl" if cpu.mkl_library() else "torch"
+    assert kernels(policy__activation="tanh") == expected
+
+
+def test_a_cpu_of_amd_says_so(tmp_path):
+    for vendor, amd in [("AuthenticAMD", True), ("GenuineIntel", False)]:
+        (tmp_path / vendor).write_text(f"vendor_id\t: {vendor}\n")
+        assert cpu.is_amd(tmp_path / vendor) == amd
+    assert not cpu.is_amd(tmp_path / "none")
+
+
+MKL = """
+import ctypes
+from esac_mpi.learners import NoDevice, make
+from esac_mpi.config import Config, amend
+from esac_mpi.operators.policy import Layout
+def start(kernels):
+    named = {"policy.hidden": (8, 8), "learner.kernels": kernels, "learner.device": "cpu"}
+    layout = Layout((3, 8, 8, 1))
+    return make("sac", amend(Config(), named), layout, layout.initial(0, 0))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not cpu.mkl_library(), reason="the library that answers for MKL is not built")
+def test_mkl_is_answered_for_before_torch_is_imported():
+    def said(line: str) -> str:
+        done = finish([sys.executable, "-c", MKL + line], code=None)
+        return done.stdout + done.stderr
+
+    asked = "print(start('mkl').device_name, ctypes.CDLL(None).mkl_serv_intel_cpu_true())"
+    text = said(f"{asked}; start('compiled'); start('torch')")
+    assert text.startswith("cpu, MKL's fast path 1\n")
+    assert "NoDevice" in text
+    assert "NoDevice: learner.kernels = mkl" in said("import torch; start('mkl')")
+
+
+ESAC = words("""--task.id InvertedPendulum-v5 --task.horizon 20 --policy.hidden 8 8
+--esac.population-size 4 --esac.phase-timing interval --esac.gradient-interval 1
+--esac.sigma_rule grow --sac.batch-size 16 --sac.start-steps 20 --policy.linear true
+--evaluation.episodes 1 --evaluation.every 2""")
+
+
+@compiled
+def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
+    """auto is in config.toml by name, and on other ranks a restart with it has the same bits."""
+    auto, named = ([*ESAC, "--learner.kernels", kernels] for kernels in ("auto", "compiled"))
+    alone("--run-dir", tmp_path / "a", *auto, "--budget.generations", 6)
+    together(3, "--run-dir", tmp_path / "b", *named, "--budget.generations", 3)
+    together(2, "--run-dir", tmp_path / "b", *auto, "--budget.generations", 6)
+    assert_same_run(tmp_path / "a", tmp_path / "b")
+    for name in ("a", "b"):
+        found = Run.open(tmp_path / name)
+        assert found.config.learner.kernels == "compiled"
+        assert found.provenance["device"] == "cpu, compiled kernels"
+
+
+SMALL = {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch"}
+CORE = amend(Config(), {**SMALL, "sac.batch_size": 16})
+
+
+def test_the_library_for_mkl_is_known_through_a_link(tmp_path, monkeypatch):
+    """Homes of clusters are often links, and a process's map has the files themselves."""
+    (tmp_path / "link").symlink_to(_kernels.__file__)
+    monkeypatch.setattr(cpu, "mkl_library", lambda: tmp_path / "link")
+    assert cpu.answers_for_mkl()
+    monkeypatch.setattr(cpu, "mkl_library", lambda: tmp_path)
+    assert not cpu.answers_for_mkl()
+
+
+def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
+    """Updates/s; bf16 where the CPU has units for it and it is faster."""
+    rates = {"fp32": 100.0, "bf16": 250.0}
+
+    def update_seconds(config, env):
+        return 1 / rates[config.learner.precision]
+
+    monkeypatch.setattr(check, "update_seconds", update_seconds)
+    monkeypatch.setattr(check, "SECONDS", 0.001)
+    for name in check.SLOWER:
+        monkeypatch.delenv(name, raising=False)
+    for flags, option in [("avx2 amx_bf16", True), ("avx2", False)]:
+        (tmp_path / "cpuinfo").write_text(f"flags : {flags}\n")
+        (line,) = check.core(CORE, Line(), 0.01, tmp_path / "cpuinfo")
+        assert "GFLOP/s" in line.found
+        assert "; 100 updates/s (torch, fp32)" in line.found
+        assert ("--learner.precision bf16: 250" in line.found) == option
+        assert not line.remedy
+    monkeypatch.setenv("MKL_CBWR", "AVX")
+    (line,) = check.core(CORE, Line(), 0.01)
+    assert line.remedy.startswith("unset MKL_CBWR=AVX for all ranks")
+    assert not check.core(amend(CORE, {"algorithm": "es"}), Line(), 0.0)
+
+
+def test_the_check_measures_updates_of_the_task_that_it_is_given(monkeypatch):
+    monkeypatch.setattr(check, "SECONDS", 0.001)
+    env = Line()
+    assert check.update_seconds(CORE, env) > 0
+    assert env.actions
