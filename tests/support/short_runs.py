@@ -110,7 +110,7 @@ def elsewhere(code, **pipes):
 
 
 HOLD = """
-import sys, time
+import time
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 run = Run.begin({path!r}, Config(), {{}})
