@@ -76,12 +76,15 @@ def test_the_critics_updates_have_no_cost_in_old_runs_alone(old, tmp_path):
 
 
 @pytest.mark.parametrize("old", ARCHIVES[:1], ids=["0.1.0"], indirect=True)
-def test_old_runs_adopt_after_one_test(old):
+def test_old_runs_adopt_after_one_test_and_shift_no_reward(old):
     text = (old / "stopped/config.toml").read_text()
     assert "adoption_wins" not in text
+    assert "reward_shift" not in text
     assert "reading = " in text
-    assert Run.open(old / "stopped").config.esac.transfer_wins == 1
-    assert Config().esac.transfer_wins == 3
+    then, now = Run.open(old / "stopped").config, Config()
+    assert (then.esac.transfer_wins, now.esac.transfer_wins) == (1, 3)
+    for table in ("es", "esac", "cem", "cem_rl", "aes_rl", "erl"):
+        assert getattr(then, table).reward_shift == 0.0
 
 
 def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, call):
@@ -100,7 +103,6 @@ def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, call
     assert rows.read_text().count("\n") == 1 + KNOWN[old.name, "stopped"][1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_an_old_run_goes_on_to_a_raised_budget(old, name, alone):
     """Its rows stay, to the bit; those that follow may be others than the old version's."""

@@ -139,27 +139,21 @@ def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, short_segments
     run.close()
 
 
-def test_a_damaged_segment_falls_back_on_the_checkpoint_before(tmp_path, short_segments, caplog):
-    saved_after(tmp_path, 15, 10)
+@pytest.mark.parametrize("first", [15, 0])
+def test_a_damaged_segment_falls_back_on_the_checkpoint_before(
+    tmp_path, short_segments, caplog, first
+):
+    saved_after(tmp_path, first, 25 - first)
     flip(segment(tmp_path, 1))
     again, restored = begin(tmp_path), Ring(100)
     again.restore_replay(restored)  # which reads the segment, and finds it
     assert (again.restored.generation, again.restored.source.name) == (1, "checkpoint_prev.h5")
     assert "segment-00000001" in caplog.text
     assert "going on from" in caplog.text
-    np.testing.assert_array_equal(restored.columns["number"][:15], np.arange(15))
-    assert restored.added == 15
+    np.testing.assert_array_equal(restored.columns["number"][:first], np.arange(first))
+    assert restored.added == first
     save(again, restored, 2)  # must not push the good one out by the bad one
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
-    again.close()
-
-
-def test_a_damaged_first_replay_leaves_an_empty_one(tmp_path, short_segments):
-    saved_after(tmp_path, 0, 25)
-    flip(segment(tmp_path, 1))
-    again, restored = begin(tmp_path), Ring(100)
-    again.restore_replay(restored)
-    assert (again.restored.generation, restored.added) == (1, 0)
     again.close()
 
 
@@ -215,14 +209,8 @@ def test_state_and_learner_are_of_the_replays_checkpoint(tmp_path, short_segment
     flip(segment(tmp_path, 1))
     loaded = []
     learner = SimpleNamespace(replay=Ring(100), load=lambda saved: loaded.append(int(saved["w"])))
-    job = SimpleNamespace(
-        run=begin(tmp_path),
-        learner=learner,
-        state=Theta(np.zeros(2, np.float32)),
-        unevaluated=None,
-        config=Config(),
-        env=SimpleNamespace(horizon=9),
-    )
+    job = SimpleNamespace(run=begin(tmp_path), learner=learner, config=Config(), unevaluated=None)
+    job.state, job.env = Theta(np.zeros(2, np.float32)), SimpleNamespace(horizon=9)
     set_up.restore(job, {})
     assert (job.state.theta_es.tolist(), loaded, learner.replay.added) == ([1, 1], [1], 15)
     job.run.close()
