@@ -1,4 +1,4 @@
-"""reward_shift selects by return - reward_shift * length; AES-RL's is in test_aes_moves.py."""
+"""reward_shift selects by return - reward_shift * length; AES-RL's is in test_aes_arrival.py."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ from words import words
 
 from esac_mpi import envs
 from esac_mpi.algorithms import esac_phase, esac_transfer
-from esac_mpi.config import ESAC, Config, ConfigError, amend, flatten, from_table, load
+from esac_mpi.config import ESAC, Config, ConfigError, amend, from_table, load
 from esac_mpi.envs.survival import survival_bonus, survival_shift
 from esac_mpi.host import log
 from esac_mpi.operators import evolution, selection
@@ -339,15 +339,3 @@ def test_what_a_shift_may_be():
     with pytest.raises(ConfigError, match="algorithm = sac does not read it"):
         load(words("--algorithm sac --esac.reward_shift 1"))
     assert load(["--algorithm", "es"])[0].es.reward_shift == "survival"
-
-
-def test_files_of_runs_from_before_are_whole_and_without_a_shift():
-    """Files of 0.1.0 lack the field; they keep 0, whatever the default comes to be."""
-    tables: dict[str, dict] = {}
-    for name, value in flatten(Config(algorithm="es")):
-        table, _, key = name.rpartition(".")
-        if table and key != "reward_shift":
-            tables.setdefault(table, {})[key] = list(value) if isinstance(value, tuple) else value
-    found = from_table(tables, "config.toml")
-    for table in ("es", "esac", "cem", "cem_rl", "aes_rl", "erl"):
-        assert found[f"{table}.reward_shift"] == 0.0
