@@ -64,8 +64,7 @@ class Deterministic(GradientLearner):
 class DeterministicUpdate(updates.Update):
     """Forward and backward by hand, noted once; `noise` is [batch, a].
 
-    tests/learners/test_td3.py and tests/algorithms/test_erl_learner.py check it against the same
-    formulas with autograd.
+    tests/learners/test_deterministic.py checks it against the same formulas with autograd.
     """
 
     def __init__(
