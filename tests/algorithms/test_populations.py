@@ -4,7 +4,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from conftest import EAGER, run
 from small_runs import Ending, arguments, assert_same, made, raising, shared_bytes
 from whole_runs import assert_same_run, killed_at
 from words import words
@@ -116,7 +115,6 @@ KILLS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "more"),
     [
@@ -155,11 +153,10 @@ def test_choices_are_for_those_without_gradients(name):
         set_up.make_task(config)
 
 
-@pytest.mark.slow
-def test_memories_that_do_not_fit_are_named_with_what_to_lower(tmp_path, monkeypatch):
+def test_memories_that_do_not_fit_are_named_with_what_to_lower(tmp_path, monkeypatch, together):
     monkeypatch.setenv("FREE", "300000")  # room for the rest
     more = words("--erl.memory_size 4000 --budget.generations 1 --run-dir", tmp_path / "run")
-    done = run(2, *arguments("pderl", *more), code=2, program=EAGER)
+    done = together(2, *arguments("pderl", *more), code=2)
     need = 7 * 4000 * 4 * 4
     assert f"has 300000 bytes free; the shared arrays need {need} more" in done.stderr
     assert "or lower erl.memory_size = 4000" in done.stderr

@@ -3,7 +3,8 @@
 Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, an environment,
 the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
 tests/support/program.py has) and the files that stdout, stderr and, after the run, each rank's exit
-code go to.
+code go to. Of the environment FREE is what /dev/shm has [bytes], ANYWAY for how many episodes of
+each worker the replay of AES-RL has room.
 """
 
 import json
@@ -17,6 +18,8 @@ from exchanges import Dealt
 from mpi4py import MPI
 
 from esac_mpi import __main__, record
+from esac_mpi.algorithms import aes_state
+from esac_mpi.comm import node
 from esac_mpi.comm.world import World
 from esac_mpi.commands import NAMES
 from esac_mpi.commands import __main__ as commands
@@ -47,6 +50,12 @@ def program(
         changed.enter_context(mock.patch.object(World.__init__, "__defaults__", (world, *made[1:])))
         if nodes:
             changed.enter_context(mock.patch.object(record.run, "PUBLISH_EVERY", 0.0))
+        if "FREE" in variables:
+            free = mock.Mock(return_value=int(variables["FREE"]))
+            changed.enter_context(mock.patch.object(node, "free_memory", free))
+        if "ANYWAY" in variables:
+            room = {"AROUND": 0, "ANYWAY": int(variables["ANYWAY"])}
+            changed.enter_context(mock.patch.multiple(aes_state, **room))
         return commands.main(words) if words[0] in NAMES else __main__.main(words)
 
 
