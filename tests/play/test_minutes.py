@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, TINY_ES, run
+from conftest import CYCLIC, CYCLIC_ES, ROUTINE, TASK, TINY_ES
 from in_process import started
 from whole_runs import assert_same_run, science
 from words import words
@@ -45,7 +45,6 @@ def test_a_run_that_time_ended_is_finished(tmp_path, monkeypatch):
     assert Run.open(tmp_path / "run").generation == count
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("line", [CYCLIC, CYCLIC_ES, AES], ids=["esac", "es", "aes_rl"])
 def test_the_run_is_complete_and_as_one_that_generations_end(tmp_path, line, alone, together):
     together(2, *line, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
@@ -57,12 +56,11 @@ def test_the_run_is_complete_and_as_one_that_generations_end(tmp_path, line, alo
     assert_same_run(tmp_path / "a", tmp_path / "b")
 
 
-@pytest.mark.slow
 def test_the_time_of_all_starts_counts(tmp_path, alone):
     line = (*CYCLIC_ES, "--run-dir", tmp_path / "run")
     alone(*line, "--budget.generations", 4)
     before = Run.open(tmp_path / "run").columns["timing/wall_seconds"][-1]
-    done = run(0, *line, "--budget.minutes", before / 120)
+    done = alone(*line, "--budget.minutes", before / 120)
     assert "is finished" in done.stdout + done.stderr or Run.open(tmp_path / "run").generation == 4
     alone(*line, "--budget.minutes", before / 60 + SOON)
     rows = Run.open(tmp_path / "run")
@@ -71,12 +69,11 @@ def test_the_time_of_all_starts_counts(tmp_path, alone):
     assert np.isfinite(science(tmp_path / "run")["metrics/fitness"]).all()
 
 
-@pytest.mark.slow
 def test_a_record_that_time_ended_is_made_again(tmp_path, alone):
     arrival = (*AES, "--aes_rl.order", "arrival")
     alone(*arrival, "--budget.minutes", SOON, "--run-dir", tmp_path / "a")
     again = (*arrival, "--aes_rl.replay", tmp_path / "a", "--run-dir", tmp_path / "b")
-    done = run(0, *again, "--budget.minutes", 1, code=2)
+    done = alone(*again, "--budget.minutes", 1, code=2)
     count = Run.open(tmp_path / "a").generation
     assert f"budget.generations = {count}" in done.stderr
     alone(*again, "--budget.generations", count)
