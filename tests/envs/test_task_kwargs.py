@@ -7,7 +7,6 @@ import tomllib
 import gymnasium
 import numpy as np
 import pytest
-from conftest import run
 from dm_control import suite
 from saved_policies import save
 from words import words
@@ -201,37 +200,29 @@ def evaluated(call):
 
 
 def test_a_run_keeps_them_and_its_policy_is_evaluated_with_them(tmp_path, alone, evaluated):
+    """For the horizon of its training, unless another one, or another task, is asked for."""
     where, kwargs = tmp_path / "run", {"ctrl_cost_weight": 0.5}
     alone("--run-dir", where, *SMALL, WEIGHT, "0.5")
     settings = tomllib.loads((where / "config.toml").read_text())
     assert settings["task"]["kwargs"] == Run.open(where).config.task.kwargs == kwargs
     more = ["--budget.generations", 2]
-    other = run(0, "--run-dir", where, *SMALL, WEIGHT, "0.6", *more, code=2)
+    other = alone("--run-dir", where, *SMALL, WEIGHT, "0.6", *more, code=2)
     assert "task.kwargs" in other.stderr + other.stdout
     alone(where / "config.toml", *more)
     assert Run.open(where).generation == 2
 
-    assert Policy.load(where).task_kwargs == kwargs
-    costly, cheap = (
-        json.loads(evaluated(where, "--horizon", 5, "--json", *task))["mean"]
-        for task in ([], ["--task", "HalfCheetah-v5"])
-    )
-    assert costly < cheap  # control costs five times as much
-    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(where)
-
-
-def test_a_policy_is_evaluated_for_its_trainings_horizon(tmp_path, alone, evaluated):
-    where = tmp_path / "run"
-    alone("--run-dir", where, *SMALL)
-    assert Policy.load(where).horizon == 5
-    for more, length in (
-        ([], 5),
-        (["--horizon", 7], 7),
-        (["--horizon", 0], 1000),
-        (["--task", "HalfCheetah-v5"], 1000),
-    ):
-        found = json.loads(evaluated(where, "--json", *more))
+    policy, other = Policy.load(where), ["--task", "HalfCheetah-v5"]
+    assert (policy.task_kwargs, policy.horizon) == (kwargs, 5)
+    means = []
+    for asked, length in (
+        ([], 5), ([*other, "--horizon", 5], 5),
+        (["--horizon", 7], 7), (["--horizon", 0], 1000), (other, 1000),
+    ):  # fmt: skip
+        found = json.loads(evaluated(where, "--json", *asked))
         assert (found["lengths"], found["horizon"]) == ([length], length)
+        means.append(found["mean"])
+    assert means[0] < means[1]  # control costs five times as much
+    assert 'HalfCheetah-v5 {"ctrl_cost_weight": 0.5}, 1 episode' in evaluated(where)
 
 
 def test_a_policy_of_before_has_neither(tmp_path):
