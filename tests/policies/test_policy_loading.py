@@ -16,7 +16,7 @@ from growing_runs import make
 from hdf5_files import publish
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
-from esac_mpi import Policy
+from esac_mpi import Policy, envs
 from esac_mpi.config import Config
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout
@@ -195,11 +195,6 @@ def test_what_is_not_a_policy_is_refused_in_a_sentence(tmp_path, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_without_a_policy_is_refused(tmp_path):
-    with pytest.raises(Unreadable, match=r"no policy\.h5 in it"):
-        Policy.load(tmp_path)
-
-
 @pytest.mark.parametrize("command", ["evaluate", "export --format npz", "render"])
 def test_where_no_policy_is_there_is_nothing_to_show(tmp_path, monkeypatch, call, command):
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
@@ -209,13 +204,31 @@ def test_where_no_policy_is_there_is_nothing_to_show(tmp_path, monkeypatch, call
     assert said == f"{tmp_path}: no policy.h5 in it; a run writes one at its first evaluation\n"
     said = call(name, tmp_path / "nowhere", *more, code=2).err
     assert said == f"{tmp_path / 'nowhere'}: No such file or directory\n"
+    (tmp_path / "policy.h5").write_bytes(b"no")
+    said = call(name, tmp_path, *more, code=65).err
+    assert said.startswith(f"{tmp_path / 'policy.h5'}: not a file of esac_mpi")
+    assert said.count("\n") == 1
 
 
-def test_a_file_that_is_no_policy_is_one_sentence(tmp_path, monkeypatch, call):
-    monkeypatch.setattr(stage, "choose_gl", lambda: None)
-    path = tmp_path / "policy.h5"
-    path.write_bytes(b"no")
-    for name, *more in (["evaluate"], ["export", "--format", "npz"], ["render"]):
-        said = call(name, tmp_path, *more, code=65).err
-        assert said.startswith(f"{path}: not a file of esac_mpi")
-        assert said.count("\n") == 1
+FOLDER = ROOT / "configs/tuned"
+
+
+def test_each_has_a_line_and_plays_as_that_says():
+    lines = re.findall(
+        r"^\| \[([a-z0-9-]+)\]\(.*\| ([\d,]+) \[", (FOLDER / "README.md").read_text(), re.MULTILINE
+    )
+    assert sorted(name for name, _ in lines) == sorted(path.stem for path in FOLDER.glob("*.h5"))
+    for name, said in lines:
+        policy = Policy.load(FOLDER / f"{name}.h5")
+        known = pytest.approx(float(said.replace(",", "")), rel=0.2)
+        assert any(episode(policy, seed) == known for seed in range(3)), name
+
+
+def episode(policy: Policy, seed: int) -> float:
+    """Return the return of an episode."""
+    env = envs.make(policy.task)
+    observation, total, ended = env.reset(seed), 0.0, False
+    while not ended:
+        observation, reward, terminated, truncated = env.step(policy(observation))
+        total, ended = total + reward, terminated or truncated
+    return total
