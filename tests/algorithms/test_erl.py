@@ -140,7 +140,6 @@ def test_children_imitate_what_there_is_below_a_batch(world):
     assert (row["length"][parents[0]] + row["length"][parents[1]] < 40).all()
 
 
-@pytest.mark.slow
 def test_members_whose_return_is_not_finite_are_named(tmp_path, alone):
     task = words("--task.id own_envs:Breaking-v0 --budget.generations 4 --erl.updates_per_step 0")
     alone(*arguments("perl", *task, "--run-dir", tmp_path / "run"))
