@@ -10,7 +10,8 @@ import tomllib
 import numpy as np
 import pytest
 from commands import tool
-from conftest import ROOT, finish, run
+from conftest import ROOT, finish
+from in_process import started
 from words import words
 
 from esac_mpi import Policy, envs
@@ -40,7 +41,7 @@ def here(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_from_a_model_to_a_policy_a_film_and_an_onnx_file(here, call):
-    run(0, "balancer.toml", "--run-dir", "runs/balancer", *TINY)
+    assert started("balancer.toml", "--run-dir", "runs/balancer", *TINY) == 0
     found = Run.open("runs/balancer")
     assert (found.generation, found.config.task.kwargs) == (2, {"speed": 0.5})
     policy = Policy.load("runs/balancer")
