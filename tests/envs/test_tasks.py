@@ -1,15 +1,20 @@
 """Episodes that are not the same again, tasks that have changed, and how a run tells."""
 
+import importlib
 import re
 import sys
+from types import ModuleType
 
+import gymnasium
 import mujoco
 import numpy as np
+import own_envs
 import pytest
-from conftest import run
+from in_process import started
 from words import words
 
-from esac_mpi import envs
+import esac_mpi
+from esac_mpi import WrongUsage, envs
 from esac_mpi.config import Config, amend
 from esac_mpi.envs import identity, probe
 from esac_mpi.record import Run
@@ -291,23 +296,36 @@ ARM_RUN = words("""--algorithm es --task.id arm:Arm-v0 --policy.hidden 4 --es.po
 --budget.generations""")
 
 
-@pytest.mark.slow
-def test_an_edited_reward_is_refused_or_let_be(tmp_path, monkeypatch):
+def begin_arm(*words):
+    """Make a run as a process would that imports the arm as it is now; return the exit code."""
+    for name in ("arm", "arm_parts", "arm_parts.rewards"):
+        sys.modules.pop(name, None)
+    gymnasium.registry.pop("Arm-v0", None)
+    importlib.invalidate_caches()
+    return started(*ARM_RUN, *words)
+
+
+def test_an_edited_reward_is_refused_or_let_be(tmp_path, monkeypatch, capfd, caplog):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    # a module that is edited within the second is compiled anew
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     write_arm(tmp_path)
-    run(0, *ARM_RUN, 4)
+    assert begin_arm(4) == 0
     before = Run.open("run").columns["metrics/best_return"][-1]
     assert before < -20  # some forty steps of -0.7
     write_arm(tmp_path, rewards=LOWER)
-    refused = run(0, *ARM_RUN, 8, code=2)
-    assert refused.stderr.count("\n") == 2
+    capfd.readouterr()
+    assert begin_arm(8) == 2
+    refused = capfd.readouterr().err
+    assert refused.count("\n") == 2
     changes = "its source (arm_parts.rewards); what it answers in its first steps (rewards)"
-    assert f"changed: {changes}" in refused.stderr
-    assert "--task.changed warn" in refused.stderr
+    assert f"changed: {changes}" in refused
+    assert "--task.changed warn" in refused
     assert Run.open("run").status["status"] == "complete"
-    done = run(0, *ARM_RUN, 8, "--task.changed", "warn")
-    assert "WARNING" in done.stdout
-    assert f"the task has changed: {changes}" in done.stdout
+    assert begin_arm(8, "--task.changed", "warn") == 0
+    said = f"the task has changed: {changes}"
+    assert [each.levelname for each in caplog.records if said in each.message] == ["WARNING"]
     assert "changed" not in (tmp_path / "run/config.toml").read_text()  # for one start
     found = Run.open("run")
     best = found.columns["metrics/best_return"]
@@ -317,6 +335,88 @@ def test_an_edited_reward_is_refused_or_let_be(tmp_path, monkeypatch):
     assert found.policy[1]["episodic_return"] == best[-1] > before / 5
     recorded = found.provenance["task_changes"]
     assert recorded == f"after generation 4: {changes}".replace(";", ",")
-    again = run(0, *ARM_RUN, 9)  # with the task of the newest checkpoint
-    assert "the task has changed" not in again.stdout
+    caplog.clear()
+    assert begin_arm(9) == 0  # with the task of the newest checkpoint
+    assert "the task has changed" not in caplog.text
     assert Run.open("run").provenance["task_changes"] == recorded
+
+
+SMALL = {
+    **{"algorithm": "es", "task.horizon": 9, "policy.hidden": [4], "es.population_size": 4},
+    **{"evaluation.episodes": 1, "budget.generations": 1},
+}
+EDITED = """
+import gymnasium
+from own_envs import Walk
+
+
+class ToEdit(Walk):
+    def step(self, action):
+        return self.observe(), 1.0, False, False, {}
+
+
+gymnasium.register("ToEdit-v0", ToEdit, max_episode_steps=5)
+"""
+
+
+def train(path, **given):
+    return esac_mpi.train(None, {**SMALL, **given}, run_dir=path, quiet=True)
+
+
+def test_a_task_edited_since_its_import_is_refused(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    # a reload within the second would find that of before
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    file = tmp_path / "task_to_edit.py"
+    file.write_text(EDITED)
+    given = {"task.id": "task_to_edit:ToEdit-v0"}
+    train(tmp_path / "a", **given)
+    train(tmp_path / "b", **given)
+    file.write_text(EDITED.replace("1.0", "2.0"))
+    with pytest.raises(WrongUsage, match="task_to_edit was edited since it was imported here"):
+        train(tmp_path / "c", **given)
+    assert not (tmp_path / "c").exists()
+    gymnasium.registry.pop("ToEdit-v0")
+    importlib.invalidate_caches()
+    importlib.reload(sys.modules["task_to_edit"])
+    assert train(tmp_path / "c", **given).status["best_return"] == 2 * 5
+
+
+SCRIPT = """
+import gymnasium
+from esac_mpi import train
+
+class Arm(gymnasium.Env):
+    pays = 1
+
+train(None, {"budget.generations": 100})
+"""
+
+
+@pytest.mark.parametrize(("was", "now", "counts"), [("= 1", "= 2", True), ("100", "200", False)])
+def test_of_a_script_the_tasks_class_counts(tmp_path, monkeypatch, was, now, counts):
+    found = set()
+    for number, text in enumerate((SCRIPT, SCRIPT.replace(was, now))):
+        script = ModuleType("__main__")
+        script.__file__, script.__spec__ = str(tmp_path / f"study{number}.py"), None
+        (tmp_path / f"study{number}.py").write_text(text)
+        monkeypatch.setitem(sys.modules, "__main__", script)
+        arm = type("Arm", (gymnasium.Env,), {"__module__": "__main__"})
+        found.add(identity.source("Arm-v0", [arm()]))
+    assert all(each.startswith("script ") for each in found)
+    assert len(found) == 1 + counts
+
+
+def test_a_task_that_fails_as_it_is_let_go_of_fails_no_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_envs.Steep, "close", lambda env: {}["gone"])
+    assert train(tmp_path / "run", **{"task.id": "own_envs:Steep-v0"}).state == "complete"
+
+
+def test_a_task_of_the_current_directory_is_found(tmp_path, monkeypatch):
+    made = 'gymnasium.register("Kept-v0", entry_point="kept_here:Walk", max_episode_steps=30)'
+    (tmp_path / "kept_here.py").write_text(f"import gymnasium\nfrom own_envs import Walk\n{made}\n")
+    monkeypatch.chdir(tmp_path)
+    paths = [path for path in sys.path if path not in ("", str(tmp_path))]
+    monkeypatch.setattr(sys, "path", paths[:])
+    assert train("run", **{"task.id": "kept_here:Kept-v0"}).generation == 1
+    assert sys.path == paths
