@@ -26,11 +26,8 @@ def test_list_schedule_gives_a_task_to_the_first_free_worker():
     assert list_schedule([], [0, 7]) == 0.0
 
 
-def test_a_tree_over_p_parties_has_ceil_log2_p_steps():
-    assert [steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]
-
-
-def test_messages_cost_latency_each_step_and_bytes_once():
+def test_messages_cost_latency_each_step_of_a_tree_and_bytes_once():
+    assert [steps(p) for p in (1, 2, 3, 4, 5, 64, 65)] == [0, 1, 2, 2, 3, 6, 7]  # ceil(log2 p)
     assert Cluster(64, 64, latency=1.0, bandwidth=10.0).send(50) == 0.0  # one node: shared memory
     assert Cluster(65, 64, latency=1.0, bandwidth=10.0).send(50) == 1.0 + 5.0
     assert Cluster(5 * 64, 64, latency=1.0, bandwidth=10.0).send(50) == 3.0 + 5.0

@@ -119,12 +119,6 @@ def test_a_file_that_is_not_there(tmp_path, call):
     assert told == "no.csv: No such file or directory\n"
 
 
-def test_whose_returns_sensitivity_takes_is_no_option_of_rows(tmp_path, call):
-    line = "plot --what sensitivity --field es.sigma --policy sac"
-    told = call(line, stored(tmp_path / "r.csv", study()), code=2).err
-    assert told == "--what sensitivity of results.csv does not read --policy: leave it out\n"
-
-
 def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
     told = lines(call, stored(tmp_path / "r.csv", study()))
     assert told[0] == "# x (small): returns"
@@ -192,15 +186,12 @@ def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
     ]
 
 
-def test_one_seed_has_no_interval_and_one_variant_is_not_best(tmp_path, call):
-    told = lines(call, stored(tmp_path / "r.csv", history("ES", 0, [(10, 2, -1.25, None)])))
-    assert told[-1] == "| ES | -1.25 | -1.25 | -1.25 | -1.25 | 10, 20 |"
+def test_one_seed_has_no_interval_and_no_verdict(tmp_path, call):
+    es, sac = history("ES", 0, [(10, 2, -1.25, None)]), history("SAC", 0, [(10, 2, 3, None)])
+    told = lines(call, stored(tmp_path / "r.csv", es))
+    assert told[-1] == "| ES | -1.25 | -1.25 | -1.25 | -1.25 | 10, 20 |"  # alone it is not best
     assert "Verdicts" not in "".join(told)
-
-
-def test_variants_of_one_seed_each_have_no_verdicts(tmp_path, call):
-    pair = [*history("ES", 0, [(10, 2, -1.25, None)]), *history("SAC", 0, [(10, 2, 3, None)])]
-    told = call("results table --of ES", stored(tmp_path / "r.csv", pair)).out
+    told = call("results table --of ES", stored(tmp_path / "r.csv", [*es, *sac])).out
     assert told.endswith("\n\nNo verdicts: a single seed has no interval.\n")
 
 

@@ -8,33 +8,21 @@ from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.sensitivity import divide_by_best, draw_lines
 
+STEPS = "environment steps of population and learner"
+
 
 @pytest.mark.parametrize(
     ("options", "x", "ends"),
     [
-        (
-            {"what": "return"},
-            "environment steps of population and learner",
-            {"ESAC": (100, 300, 2.5, 10), "SAC": (60, 150, 5.8, 20.2)},
-        ),
-        (
-            {"what": "return", "policy": "theta_es"},
-            "environment steps of population and learner",
-            {"ESAC": (100, 300, 1.5, 10)},
-        ),
-        (
-            {"what": "return", "x": "wall"},
-            "wall time [s]",
-            {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)},
-        ),
+        ({"what": "return"}, STEPS, {"ESAC": (100, 300, 2.5, 10), "SAC": (60, 150, 5.8, 20.2)}),
+        ({"what": "return", "policy": "theta_es"}, STEPS, {"ESAC": (100, 300, 1.5, 10)}),
+        ({"what": "return", "x": "wall"}, "wall time [s]",
+         {"ESAC": (10, 30, 2.5, 108 / 11), "SAC": (8, 40, 5, 181 / 9)}),
         ({"what": "training"}, "training episodes", {"ESAC": (1, 3, 1, 3), "SAC": (1, 2, 1, 2)}),
-        (
-            {"what": "updates", "x": "nominal_steps"},
-            "nominal steps (the papers' count)",
-            {"ESAC": (50, 150, 200, 600), "SAC": (60, 150, 120, 300)},
-        ),
+        ({"what": "updates", "x": "nominal_steps"}, "nominal steps (the papers' count)",
+         {"ESAC": (50, 150, 200, 600), "SAC": (60, 150, 120, 300)}),
     ],
-)
+)  # fmt: skip
 def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
     (axes,) = pictures.draw_curves(traces.sections(study()), **options).axes
     assert (axes.get_xlabel(), axes.get_title()) == (x, "A-v0")
@@ -116,6 +104,8 @@ def test_pictures_are_written(tmp_path, call, what):
     ("what", "rows", "said"),
     [
         ("sensitivity --field zeta", study(), "a sweep needs two values"),
+        # whose returns it takes
+        ("sensitivity --field zeta --policy sac", study(), "of results.csv does not read --policy"),
         ("return", [EMPTY], "nothing to draw yet"),
         ("ends --policy theta_es", study()[:2], "no run has a return of theta_es"),
         ("return --policy feet", study(), "rows of results have better, theta_es, learner"),

@@ -8,8 +8,6 @@ from esac_mpi.config import ConfigError, load
 
 # algorithm and words: what is said of them
 IMPOSSIBLE = """\
-esac --esac.popsize 3: unknown key 'esac.popsize'; did you mean 'esac.population_size'
-esac --esac.population_size many: esac.population_size = 'many': expected an integer
 esac --esac.population_size 7: must be even
 esac --esac.winner_fraction 1.5: at most 1
 esac --esac.winner_fraction 1.0: 500 crossover children + 1 SAC copies > 500 slots
