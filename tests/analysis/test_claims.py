@@ -3,6 +3,7 @@
 import csv
 import re
 from collections import defaultdict
+from itertools import product
 
 import numpy as np
 from conftest import ROOT
@@ -23,6 +24,16 @@ def said(page):
 
 def short_name(task):
     return task.split("/")[-1].removesuffix("-v0")
+
+
+def figure(value):
+    """Return a return as the pages write it."""
+    return f"{value:,.0f}" if value > 1000 else f"{value:.1f}"
+
+
+def evaluations(name):
+    """Return the rows of a record that have a return of the better policy."""
+    return [row for row in read_rows([RECORDS / name]) if row.better is not None]
 
 
 def ended(name):
@@ -52,10 +63,8 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     for (_, name), counts in steps.items():
         others += counts if name != "AES-RL" else []
     assert f"on Hopper, where the others have {min(others):,} to {max(others):,}" in page
-    assert (
-        "612,000 true steps on HalfCheetah and Swimmer"
-        f" and {min(own):,} to {max(own):,} on Hopper" in page
-    )
+    told = f"612,000 true steps on HalfCheetah and Swimmer and {min(own):,} to {max(own):,} on"
+    assert f"{told} Hopper" in page
 
 
 def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
@@ -106,7 +115,7 @@ def test_what_all_mechanisms_of_transfer_add():
     page = said("eight-tasks.md")
     _, study = scored(carried(), 8, 45)
     for task in study.tasks:
-        pair = [task.scores(name) for name in ("ESAC", "ESAC, no transfer")]
+        pair = task.scores("ESAC"), task.scores("ESAC, no transfer")
         low, high = difference(*pair)
         gain = f"{pair[0].mean() - pair[1].mean():.2f}"
         if "cheetah-run" in task.title:
@@ -122,15 +131,12 @@ def best_of(files, seconds, *kinds):
     for groups in kinds:
         tasks = []
         for task in study.tasks:
-            last = {
-                (label, run.rows[0].seed): [
-                    row.better
-                    for row in run.rows
-                    if row.wall_seconds <= seconds and row.better is not None
-                ][-2:]
-                for label, runs in found[task.title].items()
-                for run in runs
-            }
+            last = {}  # two returns of each run
+            for label, runs in found[task.title].items():
+                for run in runs:
+                    rows = [row for row in run.rows if row.wall_seconds <= seconds]
+                    values = [row.better for row in rows if row.better is not None]
+                    last[label, run.rows[0].seed] = values[-2:]
             chosen = [max((last[one] for one in group), key=lambda two: two[0]) for group in groups]
             returns = np.array([two[-1] for two in chosen])
             tasks.append((returns - task.random) / (task.best - task.random))
@@ -154,9 +160,8 @@ def test_what_else_eight_ranks_can_do():
 def runs_of(name):
     """Return {(task, variant, seed): its rows with a return of the better policy} of a record."""
     runs = defaultdict(list)
-    for row in read_rows([RECORDS / name]):
-        if row.better is not None:
-            runs[short_name(row.task), row.variant, row.seed].append(row)
+    for row in evaluations(name):
+        runs[short_name(row.task), row.variant, row.seed].append(row)
     return runs
 
 
@@ -182,9 +187,8 @@ def last_of_phases():
 def test_what_continuous_phases_are_worth_is_in_its_record():
     page = (RECORDS / "choices.md").read_text().split("## Phases")[1]
     last = last_of_phases()
-    lines = re.findall(
-        r"^\| (\S+) \| \d+, (\d\d)(.*?) \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE
-    )
+    line = r"^\| (\S+) \| \d+, (\d\d)(.*?) \| (.*) \| (.*) \| (.*) \|$"
+    lines = re.findall(line, page, re.MULTILINE)
     assert len(lines) == 3
     for number, (name, first, more, *cells) in enumerate(lines):
         seeds = range(int(first), int(more[-2:] or first) + 1)
@@ -229,7 +233,7 @@ def test_what_ant_resimulates_is_in_its_record():
 def test_the_table_of_eight_minutes_is_in_its_record():
     """Last evaluations, of the better policy, between two times."""
     page = (RECORDS / "two-cores.md").read_text()
-    rows = [row for row in read_rows([RECORDS / "two-cores.csv"]) if row.better is not None]
+    rows = evaluations("two-cores.csv")
     for task in {row.task for row in rows}:
         cells = []
         for variant, least, most in (
@@ -239,8 +243,7 @@ def test_the_table_of_eight_minutes_is_in_its_record():
         ):  # fmt: skip
             own = (row for row in rows if (row.task, row.variant) == (task, variant))
             by_then = [row.better for row in own if least < row.wall_seconds <= most]
-            cells += [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in by_then[-1:]]
-            cells += [""] * (not by_then)
+            cells.append(figure(by_then[-1]) if by_then else "")
         name = short_name(task)
         line = re.findall(rf"^\| {name} \| [-\d,.]+ \|(.*)\|$", page, re.MULTILINE)[0]
         assert [cell.strip(" *") for cell in line.split("|")] == cells
@@ -248,11 +251,8 @@ def test_the_table_of_eight_minutes_is_in_its_record():
     with (RECORDS / "two-cores/members.csv").open() as file:
         for row in csv.DictReader(file):
             best[short_name(row["task"])].append(float(row["best_member"]))
-    counted = re.findall(
-        r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$",
-        page,
-        re.MULTILINE,
-    )
+    line = r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$"
+    counted = re.findall(line, page, re.MULTILINE)
     assert len(counted) == 3
     for name, said, evaluation in counted:
         assert said == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
@@ -274,8 +274,8 @@ def test_esac_beside_its_parts_is_in_its_record():
                 early = [row.better for row in rows if row.wall_seconds < 121]
                 half = later_half(rows).mean() if rows else -np.inf
                 values.append(early[-1] if number and early else half)
-            told = [f"{each:,.0f}" if each > 1000 else f"{each:.1f}" for each in values]
-            assert [cell.strip("*") for cell in cells] == [t.replace("-inf", "-") for t in told]
+            told = [figure(each).replace("-inf", "-") for each in values]
+            assert [cell.strip("*") for cell in cells] == told
             assert cells[np.argmax(values)].startswith("**")
 
 
@@ -295,10 +295,8 @@ def test_what_esac_has_over_its_parts_is_worked_out():
         gap = later_half(rows).mean() - best.mean()
         leads[name] = round(100 * gap / abs(best.mean()))
         fair[name] = round(100 * (later_half(rows, True).mean() / best.mean() - 1))
-        if (
-            abs(gap)
-            < 2 * sum(np.var(one, ddof=1) / len(one) for one in (later_half(rows), best)) ** 0.5
-        ):
+        errors = [np.var(one, ddof=1) / len(one) for one in (later_half(rows), best)]
+        if abs(gap) < 2 * sum(errors) ** 0.5:
             level.add(name)
     assert level == {"Swimmer-v5", "InvertedDoublePendulum-v5", "Reacher-v5", "Ant-v5"}
     first, second, *four, behind = sorted({*leads} - level, key=leads.__getitem__, reverse=True)
@@ -316,8 +314,7 @@ def test_what_esac_has_over_its_parts_is_worked_out():
 
 
 def test_what_two_minutes_and_more_ranks_come_to():
-    rows = [row for row in read_rows([RECORDS / "two-cores.csv"]) if row.better is not None]
-    page = (RECORDS / "two-cores.md").read_text()
+    rows, page = evaluations("two-cores.csv"), (RECORDS / "two-cores.md").read_text()
     papers = re.findall(r"^\| (\S+) \| (-?[\d,.]+) \|.*\|.*\|.*\|.*\|.*\|$", page, re.MULTILINE)
     there, early = set(), set()
     for name, paper in papers:
@@ -330,9 +327,8 @@ def test_what_two_minutes_and_more_ranks_come_to():
     levels = re.findall(r"^\| ([\d,]+) on (\w+) \|(.*)\|$", page, re.MULTILINE)
     assert len(levels) == 4
     for level, name, cells in levels:
-        for variant, cell in zip(
-            ("2 ranks, virtual", "4 ranks", "8 ranks"), cells.split("|"), strict=True
-        ):
+        variants = ("2 ranks, virtual", "4 ranks", "8 ranks")
+        for variant, cell in zip(variants, cells.split("|"), strict=True):
             own = [r for r in rows if (short_name(r.task), r.variant) == (f"{name}-v5", variant)]
             times = [r.wall_seconds for r in own if r.better >= float(level.replace(",", ""))]
             assert cell.strip() == "".join(f"{each:.0f}" for each in times[:1])
@@ -364,15 +360,11 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
     batches, ratios, paired = ("defaults", "batches of 64"), [], set()
     for name, seeds, cells in re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE):
         numbers = [int(seed) for seed in seeds.split(",")]
-        stood = [
-            ", ".join(
-                f"{[r.better for r in runs[name, batch, n] if r.wall_seconds <= end][-1]:,.0f}"
-                for n in numbers
-            )
-            for end in (30, 60, 999)
-            for batch in batches
-        ]
-        assert [cell.strip() for cell in cells.split("|")] == stood
+        for cell, (end, batch) in zip(
+            cells.split("|"), product((30, 60, 999), batches), strict=True
+        ):
+            by_then = [[r for r in runs[name, batch, n] if r.wall_seconds <= end] for n in numbers]
+            assert cell.strip() == ", ".join(f"{own[-1].better:,.0f}" for own in by_then)
         for n in numbers:
             ends = [runs[name, batch, n][-1] for batch in batches]
             many, few = (end.gradient_updates / end.wall_seconds for end in reversed(ends))

@@ -46,13 +46,9 @@ def test_the_evaluation_at_the_end_counts(tmp_path):
 
 @pytest.mark.parametrize(
     ("measure", "whole", "early"),
-    [
-        ("best", 50, 50),
-        ("final", 20, 50),
-        ("population_max", 19, 49),
-        ("mean", 40 / 1.5 - 2.5, 30 - 2.5),
-    ],
-)
+    [("best", 50, 50), ("final", 20, 50), ("population_max", 19, 49),
+     ("mean", 40 / 1.5 - 2.5, 30 - 2.5)],
+)  # fmt: skip
 def test_measures(tmp_path, measure, whole, early):
     (run,) = opened(make(tmp_path / "a", (10, 50, 20)))
     assert outcome(run, measure) == pytest.approx(whole)
@@ -85,31 +81,16 @@ NAN = float("nan")
     ("algorithm", "settings", "rows", "episodes", "returns"),
     [
         # a member of several episodes counts as many, and an unstable one has no return
-        (
-            "es",
-            {"es.population_size": 2, "es.fitness_episodes": 2},
-            [fitness(4, NAN), fitness(1, 3)],
-            [2, 6],
-            [4, 4, 1, 1, 3, 3],
-        ),
+        ("es", {"es.population_size": 2, "es.fitness_episodes": 2},
+         [fitness(4, NAN), fitness(1, 3)], [2, 6], [4, 4, 1, 1, 3, 3]),
         # a phase is after the members
-        (
-            "esac",
-            {},
-            [fitness(1, 2) | phase("sac", 0, NAN), fitness(3, 4) | phase("sac", 2, 9)],
-            [2, 6],
-            [1, 2, 3, 4, 9, 9],
-        ),
+        ("esac", {}, [fitness(1, 2) | phase("sac", 0, NAN), fitness(3, 4) | phase("sac", 2, 9)],
+         [2, 6], [1, 2, 3, 4, 9, 9]),
         # the learner's own episode; of an unstable one there is no return
-        (
-            "pderl",
-            {},
-            [fitness(1, 2) | {"learner_episodic_return": own} for own in (5.0, NAN, 7.0)],
-            [3, 5, 8],
-            [1, 2, 5, 1, 2, 1, 2, 7],
-        ),
+        ("pderl", {}, [fitness(1, 2) | {"learner_episodic_return": own} for own in (5.0, NAN, 7.0)],
+         [3, 5, 8], [1, 2, 5, 1, 2, 1, 2, 7]),
     ],
-)
+)  # fmt: skip
 def test_training_returns_of_members_and_learners(
     tmp_path, algorithm, settings, rows, episodes, returns
 ):

@@ -105,21 +105,23 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, call, tensorb
     assert steps(tmp_path / "b/a") == list(range(1, 11))  # a folder a run
 
 
-@pytest.mark.slow
-def test_curves_follow_runs_to_their_ends(tmp_path, tensorboard):
+def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboard):
     run = make(tmp_path / "a", "es", generations=4, status="running")
     make(tmp_path / "b", generations=3).close()
-    words = [tmp_path / "a", tmp_path / "b", "--format", "tensorboard", "--follow"]
-    process = begun("export", *words, "--every", "0.2", "--out", tmp_path / "all")
-    file = tmp_path / "all/a" / CURVES
-    wait_for(lambda: rows_in(file) >= 4)
-    one_more(run)
-    wait_for(lambda: rows_in(file) >= 5)
-    assert process.poll() is None
-    run.final({"generation": np.array(5), "evaluation_theta_es": np.full(10, 7.0)})
-    run.status("complete", 5)
-    run.close()
-    assert process.wait(300) == 0
+    written, file = [], tmp_path / "all/a" / CURVES
+
+    def sleep(_):
+        written.append(len(events(file)))
+        if len(written) == 1:
+            one_more(run)
+        elif len(written) == 2:
+            run.final({"generation": np.array(5), "evaluation_theta_es": np.full(10, 7.0)})
+            run.status("complete", 5)
+            run.close()
+
+    monkeypatch.setattr("esac_mpi.analysis.followed.time.sleep", sleep)
+    call(f"{TENSORBOARD} --follow --out", tmp_path / "all", tmp_path / "a", tmp_path / "b")
+    assert written[:2] == [4, 5]
     # the fifth repeats the fourth
     assert steps(tmp_path / "all/a") == [5100 * g for g in (1, 2, 3, 4, 4, 4)]
     tags = {"eval/mean_reward", *(f"eval/theta_es.{s}" for s in ("mean", "min", "max"))}

@@ -130,11 +130,7 @@ def test_what_is_no_study_is_one_sentence(tmp_path, call):
         ("search", SEARCH.replace("[4, 6]", "[6, 8]"), "es.population_size"),
         ("settings", SETTINGS.replace("30", "40"), "task.horizon: 30 -> 40"),
         ("settings", SETTINGS.replace("ions = 10", "ions = 20"), "budget.generations: 10 -> 20"),
-        (
-            "settings",
-            SETTINGS.replace("hidden = [4]", "hidden = [8, 8]"),
-            "policy.hidden: 4 -> 8 8",
-        ),
+        ("settings", SETTINGS.replace("[4]", "[8, 8]"), "policy.hidden: 4 -> 8 8"),
         ("head", "trials = 3\nseeds = [4]", "seeds: 100 -> 4: "),
         ("tail", "[pruner]\nkind = 'none'", "pruner: "),
     ],
@@ -197,24 +193,16 @@ def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):
 
 def test_a_field_that_two_choices_let_be_read_is_searched(tmp_path):
     search = 'algorithm = ["es", "erl"]\nerl.learner = ["ddpg", "td3"]\ntd3.policy_delay = [1, 3]'
-    study = made(
-        tmp_path,
-        "trials = 2",
-        SETTINGS.replace('algorithm = "es"', "es.population_size = 4"),
-        search,
-    )
+    settings = SETTINGS.replace('algorithm = "es"', "es.population_size = 4")
+    study = made(tmp_path, "trials = 2", settings, search)
     assert {config.algorithm for config in check(study)} == {"es", "erl"}
 
 
 def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
     settings = SETTINGS.replace('algorithm = "es"', "cem.population_size = 8")
-    study = made(
-        tmp_path,
-        "trials = 6",
-        settings + "es.population_size = 8",
-        'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]',
-        "[sampler]\nkind = 'random'",
-    )
+    settings += "es.population_size = 8"
+    search = 'es.sigma = [0.1, 0.2]\nalgorithm = ["es", "cem"]'
+    study = made(tmp_path, "trials = 6", settings, search, "[sampler]\nkind = 'random'")
     check(study)
     journal = Journal(study, fresh=True)
     found = [journal.values(journal.begin()) for _ in range(6)]
