@@ -112,7 +112,8 @@ def run(
 class Ranks:
     """Makes runs on up to so many ranks, one after another in the same processes.
 
-    What the program loads is loaded once. One rank is a process without mpirun.
+    What the program loads is loaded once; it stands where the test does. One rank is a process
+    without mpirun.
     """
 
     def __init__(self, count: int):
@@ -133,7 +134,7 @@ class Ranks:
         place = Path(self._folder.name)
         answer, *streams = (place / f"{self._made}.{name}" for name in ("code", "out", "err"))
         words, texts = list(map(str, arguments)), list(map(str, streams))
-        order = json.dumps([words, environment(), ranks, nodes, texts, str(answer)])
+        order = json.dumps([words, os.getcwd(), environment(), ranks, nodes, texts, str(answer)])
         for pipe in self._pipes:
             print(order, file=pipe, flush=True)
         codes = [place / f"{answer.name}.{rank}" for rank in range(ranks)]
@@ -232,16 +233,10 @@ def start():
     started = []
 
     def launch(ranks: int, *arguments: object, **options) -> subprocess.Popen:
-        process = subprocess.Popen(
-            command(ranks, *arguments, **options),
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        started.append(process)
-        return process
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        own = {"env": environment(), "start_new_session": True}
+        started.append(subprocess.Popen(command(ranks, *arguments, **options), **pipes, **own))
+        return started[-1]
 
     yield launch
     for process in started:

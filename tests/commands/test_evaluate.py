@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 from commands import command, tool
-from conftest import ROOT, finish
-from conftest import command as on_ranks
+from conftest import ROOT
 from saved_policies import constant, hidden, save
 
 from esac_mpi import Policy, envs
@@ -87,12 +86,12 @@ def own(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own):
+def test_the_numbers_do_not_depend_on_the_ranks_nor_on_mpi(tmp_path, own, together):
     options = [own, "--episodes", 7, "--seed", 5, "--json"]
     without = {"PYTHONPATH": hidden(tmp_path / "hidden", "mpi4py", "torch")}
     one = json.loads(tool("evaluate", *options, **without).stdout)
-    line = on_ranks(3, *options, program=("-m", "esac_mpi.commands", "evaluate"))
-    three = json.loads(finish(line).stdout)  # one object: the other ranks are silent
+    # one object: the other ranks are silent
+    three = json.loads(together(3, "evaluate", *options).stdout)
     assert (one.pop("ranks"), three.pop("ranks")) == (1, 3)
     assert one == three
     env, policy = envs.make("own_envs:Counting-v0"), Policy.load(own)

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import CYCLIC_ES, EAGER, PATIENCE, ROOT, SMALL_ES, finish, run
-from whole_runs import assert_same_run, rows_published, science, summary, wait_for
+from whole_runs import assert_same_run, ended, rows_published, science, summary, wait_for
 
 from esac_mpi.record import read
 from esac_mpi.record.checkpoints import read_checkpoint
@@ -90,10 +90,8 @@ def test_files_are_on_the_disk_before_they_get_their_names(points):
         of_file = [name for name, where in calls[:i] if where == f"{path}.tmp"]
         assert of_file[-1] == "fsync"
         assert "write" in of_file
-        assert calls[i + 1 : i + 3] == [
-            ["open", path.rpartition("/")[0]],
-            ["fsync", path.rpartition("/")[0]],
-        ]
+        folder = path.rpartition("/")[0]
+        assert calls[i + 1 : i + 3] == [["open", folder], ["fsync", folder]]
 
 
 # The disk
@@ -119,8 +117,7 @@ def test_a_full_disk_is_survived_and_the_run_goes_on(tmp_path, start, alone, slo
         kept = read_checkpoint(disk / "run/checkpoint.h5")  # sound
         theirs.unlink()
         slow.unlink()
-        _, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, errors
+        ended(process, 0)
         assert kept.generation >= saved
         assert_same_run(tmp_path / "straight", disk / "run")
 
@@ -167,8 +164,7 @@ def test_a_directory_removed_in_mid_run_ends_with_74(tmp_path, start, slow):
     (tmp_path / "run").rename(tmp_path / "gone")
     shutil.rmtree(tmp_path / "gone")
     slow.unlink()
-    output, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 74, errors
+    output, errors = ended(process, 74)
     assert "Traceback" not in errors
     assert "No such file or directory" in output + errors
     assert not list(tmp_path.iterdir())
@@ -183,8 +179,7 @@ def test_a_notebook_may_hold_the_files_open(tmp_path, start, slow):
     with files[0] as metrics, files[1] as checkpoint:
         seen = len(metrics["metrics/generation"])
         slow.unlink()
-        _, errors = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, errors
+        _, errors = ended(process, 0)
         assert "fail" not in errors.lower()
         # what was opened stays what it was
         assert metrics["metrics/generation"][:].tolist() == list(range(1, seen + 1))

@@ -28,7 +28,7 @@ from esac_mpi.record import read
 pytestmark = pytest.mark.slow
 
 SHORT, LONG = 20, 80  # generations; LONG is more than the interrupted parts of a run ever make
-DOWN = 10.0  # within which a job must be gone [s]
+DOWN = 60.0  # within which a job must be gone, long before its generation ends [s]
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def assert_stops(job: subprocess.Popen, path: Path, codes: set[int]) -> None:
     assert assert_down(job, path) in codes
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_openmpi_gives_the_bits_of_mpich(straight, tmp_path, ranks):
     output = finish("openmpi", ranks, tmp_path / "run", generations=SHORT)
     assert f"  {ranks} ranks on 1 node(s)" in output

@@ -10,9 +10,8 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from commands import tool
-from conftest import JOBS, PATIENCE, ROOT, finish, run
-from whole_runs import assert_same_run, wait_for
+from conftest import JOBS, ROOT, finish, run
+from whole_runs import assert_same_run, ended, wait_for
 
 from esac_mpi.config import load
 from esac_mpi.record import Run
@@ -70,13 +69,13 @@ def stopped_by_ctrl_c(start, arguments: list[str]) -> int:
     """Start a training and press Ctrl-C once it has a row; return in which generation it ended."""
     place = Path(arguments[arguments.index("--run-dir") + 1])
     process = start(2, *arguments, *TINY, "--budget.generations", 1_000_000)
-    wait_for(lambda: (place / "metrics.h5").exists() and Run.open(place).generation, PATIENCE)
+    wait_for(lambda: (place / "metrics.h5").exists() and Run.open(place).generation)
     process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE) == 75
+    ended(process, 75)
     return Run.open(place).status["generation"]
 
 
-def test_the_first_run_does_what_its_page_says(here, start):
+def test_the_first_run_does_what_its_page_says(here, start, together, call):
     """The run that is stopped comes first: it tells how long the one that is compared must be."""
     lines = commands("start/first-run.md")
     trains = [(int(words[2]), training(words)) for words in lines if words[0] == "mpirun"]
@@ -84,14 +83,14 @@ def test_the_first_run_does_what_its_page_says(here, start):
     quickstart, stopped, resumed, other = (arguments for _, arguments in trains)
     assert stopped == resumed == [*quickstart, "--run-dir", "runs/stopped"]
     length = ["--budget.generations", stopped_by_ctrl_c(start, stopped) + 2]
-    run(3, *resumed, *TINY, *length)
-    run(2, *quickstart, *TINY, *length)
+    together(3, *resumed, *TINY, *length)
+    together(2, *quickstart, *TINY, *length)
     assert_same_run(Path("runs/quickstart"), Path("runs/stopped"))
-    run(2, *other, *TINY)
+    together(2, *other, *TINY)
 
     shows = [words[1:] for words in lines if words[0] == "esac-mpi"]
     assert [words[0] for words in shows] == "plot summary evaluate summary watch render".split()
-    said = {" ".join(words): tool(*words).stdout for words in shows[:-1]}
+    said = {" ".join(words): call(*words).out for words in shows[:-1]}
     assert Path("runs/quickstart/learning_curve.png").exists()
     assert "complete" in said["summary runs/quickstart"]
     assert "return  mean" in said["evaluate runs/quickstart --episodes 20"]
@@ -129,7 +128,7 @@ def submit(here: Path, line: list[str], tiny: list[str]) -> None:
     finish(words, PATH=f"{here / 'bin'}:{os.environ['PATH']}", **settings)
 
 
-def test_a_job_of_the_cluster_page_trains_and_ends(here):
+def test_a_job_of_the_cluster_page_trains_and_ends(here, call):
     (here / "bin").mkdir()
     (here / "jobs").symlink_to(JOBS)
     (here / ".venv/bin").mkdir(parents=True)
@@ -155,7 +154,7 @@ def test_a_job_of_the_cluster_page_trains_and_ends(here):
         assert "status complete" in Path(output).read_text()
         looks = [words[1:] for words in lines if words[0] == "esac-mpi"]
         assert [words[0] for words in looks] == ["watch", "summary", "plot", "evaluate"]
-        said = [tool(*words).stdout for words in looks]
+        said = [call(*words).out for words in looks]
         assert "complete" in said[0]
         shutil.rmtree("runs")
 
@@ -192,21 +191,21 @@ def test_command_lines_of_a_page_are_accepted(page, here, call):
     assert found
 
 
-def test_runs_of_the_page_on_resuming_are_what_it_says(here):
+def test_runs_of_the_page_on_resuming_are_what_it_says(here, together):
     """Its lines one after the other: begun, resumed by its file, extended, begun anew, repeated."""
     lines = [(int(words[2]), training(words)) for words in commands("how-to/resume.md")[:5]]
     begun, resumed, by_file, extended, fresh = (arguments for _, arguments in lines)
     assert begun == resumed
-    run(2, *begun, *TINY_ES)
-    run(3, *resumed, *TINY_ES, "--budget.generations", 8)
+    together(2, *begun, *TINY_ES)
+    together(3, *resumed, *TINY_ES, "--budget.generations", 8)
     assert Run.open("runs/hopper").generation == 8
-    assert "is finished; raise its budget" in run(2, *by_file).stdout
-    run(2, *extended, "--budget.generations", 10)
+    assert "is finished; raise its budget" in together(2, *by_file).stdout
+    together(2, *extended, "--budget.generations", 10)
     assert Run.open("runs/hopper").generation == 10
     again = next(words for words in commands("how-to/resume.md") if "runs/again" in words)
     run(1, *training(again), "--budget.generations", 10)
     assert_same_run(Path("runs/hopper"), Path("runs/again"))
-    run(2, *fresh, "--budget.generations", 2)
+    together(2, *fresh, "--budget.generations", 2)
     assert (Run.open("runs/hopper").generation, Run.open("runs/hopper.old-1").generation) == (2, 10)
 
 

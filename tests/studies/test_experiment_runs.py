@@ -7,8 +7,8 @@ from argparse import Namespace
 from dataclasses import replace
 
 import pytest
-from commands import begun, tool
-from conftest import CORRECTED, environment, run
+from commands import begun
+from conftest import CORRECTED, environment
 from toy_experiments import TOY, finished, planned, write
 from whole_runs import wait_for
 
@@ -72,7 +72,7 @@ out = "picture.png"
     assert [(row.generation, row.complete) for row in rows] == [(1, False), (3, False), (6, True)]
 
 
-def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch, call, alone):
     """Stopped by SIGINT in the middle, and started again, runs end as they do straight."""
     text = TOY.replace('config = "cyclic-mdp"', 'task.id = "own_envs:Paced-v0"')
     text = text.replace("generations = 4", "generations = 30")
@@ -80,9 +80,10 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
     text, slow = text.replace("seeds = 2", "variants = ['ES']"), tmp_path / "slow"
     slow.write_text("0.05")
     monkeypatch.setenv("PACE", str(slow))
-    words = line(tmp_path, text).split()
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    words = line(tmp_path, text)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = begun(*words, **pipes)
+    process = begun(*words.split(), **pipes)
     place = tmp_path / "toy-smoke/cyclic-ES-seed0"
     wait_for(lambda: (place / "status.json").exists() and Run.open(place).generation > 0)
     process.send_signal(signal.SIGINT)
@@ -91,9 +92,9 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch):
     assert "cyclic-ES-seed0: stopped, generation" in out
     assert 0 < Run.open(place).generation < 30
     slow.unlink()
-    tool(*words)
-    (alone,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
-    run(0, *alone.line, "--run-dir", tmp_path / "straight")
+    call(words)
+    (one,) = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    alone(*one.line, "--run-dir", tmp_path / "straight")
     straight = Run.open(tmp_path / "straight").provenance
     assert Run.open(place).provenance["state_sha256"] == straight["state_sha256"]
 
@@ -191,7 +192,8 @@ def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):
 
 def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call):
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    bad = '[tasks.bad]\ntask.id = "own_envs:Raising-v0"\nalgorithm = "es"\n[variants.ES]'
+    monkeypatch.setenv("FAILS", "0 1000")
+    bad = '[tasks.bad]\ntask.id = "own_envs:Failing-v0"\nalgorithm = "es"\n[variants.ES]'
     text = TOY.replace("[variants.ES]", bad).replace("seeds = 2", "variants = ['ES']")
     told = call(line(tmp_path, text.replace("generations = 4", "generations = 60")), code=1)
     assert "failed: bad-ES-seed0\n" in told.err

@@ -1,10 +1,10 @@
 """Program or command, run after run on the same ranks: `mpirun -n N python many_ranks.py FOLDER`.
 
-Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, an environment,
-the number of ranks that run it, the nodes that these are dealt over (0: as they are, else with what
-tests/support/program.py has) and the files that stdout, stderr and, after the run, each rank's exit
-code go to. Of the environment FREE is what /dev/shm has [bytes], ANYWAY for how many episodes of
-each worker the replay of AES-RL has room.
+Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, the directory that
+it is called in, an environment, the number of ranks that run it, the nodes that these are dealt
+over (0: as they are, else with what tests/support/program.py has) and the files that stdout, stderr
+and, after the run, each rank's exit code go to. Of the environment FREE is what /dev/shm has [bytes],
+ANYWAY for how many episodes of each worker the replay of AES-RL has room.
 """
 
 import json
@@ -61,8 +61,9 @@ def program(
 
 with open(Path(sys.argv[1]) / str(WORLD.rank)) as lines:
     for line in lines:
-        words, variables, ranks, nodes, streams, answer = json.loads(line)
+        words, folder, variables, ranks, nodes, streams, answer = json.loads(line)
         if WORLD.rank < ranks:
+            os.chdir(folder)
             code = program(words, variables, ranks, nodes, streams)
             told = Path(f"{answer}.{WORLD.rank}")
             Path(f"{told}.part").write_text(str(code))

@@ -70,15 +70,6 @@ class Idling(Walk):
         return self.observe(), 1.0 if self.rests else 2.25, last, False, {}
 
 
-class Raising(Walk):
-    """Fail at one step in a thousand."""
-
-    def step(self, action):
-        if self.np_random.random() < 1e-3:
-            raise RuntimeError("the simulator lost its licence")
-        return super().step(action)
-
-
 class Failing(Walk):
     """Fail from a step of the process of a rank of MPICH's mpirun on: FAILS="RANK STEP"."""
 

@@ -50,11 +50,8 @@ def begin(path, config=CONFIG, **options):
 
 
 def state(generation):
-    return {
-        "theta_es": np.full(5, generation, np.float32),
-        "generation": np.array(generation),
-        "best.policy": np.array("sac"),
-    }
+    counted = {"generation": np.array(generation), "best.policy": np.array("sac")}
+    return {"theta_es": np.full(5, generation, np.float32), **counted}
 
 
 def row(generation, ranks=2):

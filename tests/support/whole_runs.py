@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
@@ -9,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
-from conftest import ROOT, finish
+from conftest import PATIENCE, ROOT, finish
 
 from esac_mpi.commands.__main__ import main
 from esac_mpi.record import Run
@@ -73,7 +74,7 @@ def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     assert json.loads(done.stdout) == [-signal.SIGKILL] * len(points), done.stderr
 
 
-def wait_for(condition, seconds: float = 300.0):
+def wait_for(condition, seconds: float = PATIENCE):
     """Return the first true answer of `condition`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -81,6 +82,13 @@ def wait_for(condition, seconds: float = 300.0):
             return answer
         time.sleep(0.02)
     raise TimeoutError
+
+
+def ended(process: subprocess.Popen, code: int) -> tuple[str, str]:
+    """Wait for a process to end; check its exit code, return its output and its errors."""
+    output, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == code, errors
+    return output, errors
 
 
 def status(path: Path) -> dict:

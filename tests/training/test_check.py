@@ -9,7 +9,7 @@ import launchers
 import pytest
 from conftest import CORRECTED, CYCLIC, CYCLIC_ES, TINY_ES, run
 from in_process import checked, started
-from short_runs import HOLD, child, failing, flip, snapshot
+from short_runs import HOLD, elsewhere, failing, flip, snapshot
 from small_runs import shared_bytes
 
 from esac_mpi import config
@@ -414,17 +414,13 @@ def test_a_task_whose_model_changes_at_resets_is_the_same(place, capfd):
 
 
 def test_a_run_in_use_is_refused_and_goes_on(place, capfd):
-    process = child(HOLD.format(path=str(place)))
-    assert process.stdout.readline() == "held\n"
     line = [*TINY_ES, "--run-dir", str(place)]
-    code, text = said(line, capfd)
-    assert code == 2
-    host = (place / "run.lock").read_text().split()[0]
-    assert f"in use by another run: host {host}, pid {process.pid}" in text
-    assert started(*line) == 2  # it still holds its lock
-    process.kill()
-    process.wait()
-    process.stdout.close()
+    with elsewhere(HOLD.format(path=str(place))) as process:
+        code, text = said(line, capfd)
+        assert code == 2
+        host = (place / "run.lock").read_text().split()[0]
+        assert f"in use by another run: host {host}, pid {process.pid}" in text
+        assert started(*line) == 2  # it still holds its lock
     assert "a new run" not in said(line, capfd)[1]  # its config.toml is of other settings
 
 
