@@ -98,16 +98,11 @@ display.close()
 """
 
 
-@pytest.mark.parametrize("output", ["closed pipe", "/dev/full"])
-def test_lost_stdout_does_not_end_the_run(output):
-    if output == "closed pipe":
-        reading, writing = os.pipe()
-        os.close(reading)
-    else:
-        writing = os.open(output, os.O_WRONLY)
-    streams = {"stdout": writing, "stderr": subprocess.PIPE, "env": environment()}
-    done = subprocess.run([sys.executable, "-c", CODE], **streams, check=False)
-    os.close(writing)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_stdout_does_not_end_the_run():
+    with open("/dev/full", "w") as full:
+        streams = {"stdout": full, "stderr": subprocess.PIPE, "env": environment()}
+        done = subprocess.run([sys.executable, "-c", CODE], **streams, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

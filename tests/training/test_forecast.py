@@ -118,13 +118,6 @@ def test_trials_before_a_transfer_are_played_beside_members():
     assert parts[3:] == [(8, 6.0, True)] * 2
 
 
-def test_phases_of_virtual_time_follow_one_another():
-    chosen = config.amend(settings(**PHASES), VIRTUAL)
-    made = generations(chosen, PIECES)  # a generation is 200 virtual steps, a phase 400
-    parts = [(one.begun, one.merges) for one, _, _ in (next(made) for _ in range(5))]
-    assert parts == [(6.0, False), (0.0, False), (6.0, True), (0.0, False), (6.0, True)]
-
-
 ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 4}
 
 
