@@ -29,13 +29,10 @@ def run_of(path, ranks):
     """Leave three generations: rank i is busy for i + 1 s, all wait for the last."""
     parts = {"seconds_evaluate": ranks + 1.0, "seconds_evaluation": 0.0, "seconds_update": 0.5}
     parts["busy_seconds"] = 1.0 + np.arange(ranks)
-    rows = [
-        (
-            {"generation": g, "fitness": np.ones(4), "sac_phase": 0},
-            {**parts, "wall_seconds": (ranks + 2.0) * g},
-        )
-        for g in (1, 2, 3)
-    ]
+    rows = []
+    for g in (1, 2, 3):
+        row = {"generation": g, "fitness": np.ones(4), "sac_phase": 0}
+        rows.append((row, {**parts, "wall_seconds": (ranks + 2.0) * g}))
     return leave(path, rows, provenance={"ranks": ranks})
 
 

@@ -12,18 +12,10 @@ from conftest import ROOT
 
 from esac_mpi.analysis.results.rows import read_rows
 
-PAGES = [
-    ROOT / f"docs/results/{page}.md"
-    for page in ("index", "two-cores", "eight-tasks", "pderl", "aes-rl")
-]
-
-
-TABLES = [
-    line
-    for page in PAGES
-    for line in page.read_text().splitlines()
-    if re.match(r"esac-mpi results (table|aggregate).*\.md$", line)
-]
+COMMAND = re.compile(r"^esac-mpi results (?:table|aggregate).*\.md$", re.MULTILINE)
+TABLES = []
+for page in ("index", "two-cores", "eight-tasks", "pderl", "aes-rl"):
+    TABLES += COMMAND.findall((ROOT / f"docs/results/{page}.md").read_text())
 
 
 @pytest.mark.parametrize("line", TABLES)

@@ -26,15 +26,12 @@ def trial(lean, height) -> recovery.Trial:
 
 def test_when_balance_is_back():
     assert trial([30, 25, 19, 10], [1.0, 1.0, 1.0, 1.0]).back == 2
-    assert (
-        trial([30, 10, -20, 10], [1.0, 1.0, 1.0, 0.79]).back == 4
-    )  # lean to the other side, then a low body
+    # a lean to the other side, then a low body
+    assert trial([30, 10, -20, 10], [1.0, 1.0, 1.0, 0.79]).back == 4
     assert trial([10], [1.0]).back == 0
-    assert recovery.Trial(np.full(101, 25.0), np.ones(101)).back is None
-    assert (
-        recovery.Trial(np.r_[np.zeros(100), 25.0], np.ones(101)).back is None
-    )  # it leans at the end
-    assert recovery.Trial(np.zeros(51), np.ones(51)).back is None  # terminated
+    at_the_end = np.r_[np.zeros(100), 25.0]
+    for lean in (np.full(101, 25.0), at_the_end, np.zeros(51)):  # the last one: terminated
+        assert recovery.Trial(lean, np.ones(lean.size)).back is None
 
 
 def test_kinds_and_verdict():
@@ -43,8 +40,7 @@ def test_kinds_and_verdict():
     assert [t.stood for t in (feet, fell, lost)] == [True, False, False]
     assert recovery.summary_line([feet, fell, feet, lost], 30.0, 0.025) == (
         "30 degrees: balance back in 3 of 4 trials (75%), after 2 steps (0.05 s) in the median; "
-        "without a fall in 2 of 2 forward "
-        "and 0 of 2 backward"
+        "without a fall in 2 of 2 forward and 0 of 2 backward"
     )
 
 
@@ -63,14 +59,10 @@ def test_a_tilted_start_leans_on_the_floor(task, degrees):
     model, simulated = stage.simulator(env)
     assert not simulated.qvel.any()
     simulated.qpos[VERTICAL[task]] -= 0.002  # that much deeper, it is that deep in the floor
-    import mujoco
-
     mujoco.mj_forward(model, simulated)
     assert simulated.contact.dist[: simulated.ncon].min() == pytest.approx(-0.002, abs=1e-4)
-    if task in ("Hopper-v5", "Walker2d-v5"):
-        assert observation[1] == pytest.approx(
-            np.radians(degrees), rel=1e-5
-        )  # their second number is the root's angle
+    if task in ("Hopper-v5", "Walker2d-v5"):  # their second number is the root's angle
+        assert observation[1] == pytest.approx(np.radians(degrees), rel=1e-5)
     again = observation.copy()
     env.reset(2)
     np.testing.assert_array_equal(body.tilt(degrees, np.random.default_rng(0)), again)
@@ -169,12 +161,8 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, call):
 
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     """A model and data of its own are not MuJoCo's; render() may return None, metadata no rate."""
-    task = SimpleNamespace(
-        model={},
-        data=[],
-        metadata={"render_modes": ["rgb_array"], "render_fps": None},
-        render=lambda: None,
-    )
+    metadata = {"render_modes": ["rgb_array"], "render_fps": None}
+    task = SimpleNamespace(model={}, data=[], metadata=metadata, render=lambda: None)
     env = SimpleNamespace(id="Own-v0", _env=task)
     assert stage.simulator(env) is None
     assert stage.seconds_per_step(env) == 1 / 50
@@ -228,9 +216,8 @@ def test_strip_and_film(tmp_path):
     assert done.stdout.split() == [str(strip), str(film)]
     with image.open(strip) as picture:
         assert picture.size == (3 * 320 + 2 * render.GAP, 320)
-        first, last = (
-            np.asarray(picture.convert("L"))[:, i : i + 320].astype(int) for i in (0, 648)
-        )
+        grey = np.asarray(picture.convert("L")).astype(int)
+        first, last = (grey[:, i : i + 320] for i in (0, 648))
     assert np.abs(first[:280] - last[:280]).max() > 50  # it has moved, apart from the text
     with image.open(film) as moving:
         assert moving.n_frames == 6  # the start and five steps

@@ -75,7 +75,7 @@ def decide(
     )  # fmt: skip
     try:
         for count, name in enumerate(signals, 1):
-            wait_for(lambda lines=count: len(log.read_text().splitlines()) >= lines, PATIENCE)
+            wait_for(lambda lines=count: len(log.read_text().splitlines()) >= lines)
             process.send_signal(signal.Signals[f"SIG{name}"] if name else 0)
         output, _ = process.communicate(timeout=PATIENCE)
     finally:
@@ -163,56 +163,43 @@ def test_a_job_with_a_gpu_differs_by_its_settings_alone():
 
 
 def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
-    answer = decide(
-        tmp_path, "slurm.sbatch", ["TERM"], VERSION="mpirun (Open MPI) 5.0.11", SIGNALS="xx"
-    )
+    says = {"VERSION": "mpirun (Open MPI) 5.0.11", "SIGNALS": "xx"}
+    answer = decide(tmp_path, "slurm.sbatch", ["TERM"], **says)
     assert answer == (75, ["got USR1", "got USR1"])
+
+
+ROUND = "round 1 of jobs/pbs.sh"
 
 
 @pytest.mark.parametrize(
     ("settings", "signals", "answer"),
     [
-        ({}, [], (0, ["round 1 of jobs/pbs.sh"])),
+        ({}, [], (0, [ROUND])),
         ({"ROUND": "7"}, [], (0, ["round 8 of jobs/pbs.sh"])),
         ({"ROUND": "50"}, [], (75, [])),
         ({"STATUS": "", "CODE": "0", "OPTIONS": "--check"}, [], (0, [])),
-        ({"STATUS": "running", "CODE": "9"}, [], (0, ["round 1 of jobs/pbs.sh"])),
+        ({"STATUS": "running", "CODE": "9"}, [], (0, [ROUND])),
         ({"STATUS": "complete", "CODE": "1"}, [], (0, [])),
         ({"STATUS": "failed", "CODE": "0"}, [], (1, [])),
         ({"STATUS": "", "CODE": "2"}, [], (2, [])),
         ({"STATUS": "", "CODE": "2", "BEFORE": "complete"}, [], (2, [])),
-        (
-            {"STATUS": "running", "CODE": "2", "JOB": "8.server", "PBS_JOBID": "7.server"},
-            [],
-            (2, []),
-        ),  # another job's run
-        (
-            {"STATUS": "running", "CODE": "65", "JOB": "7.a", "PBS_JOBID": "7.a"},
-            [],
-            (0, ["round 1 of jobs/pbs.sh"]),
-        ),
+        # another job's run
+        ({"STATUS": "running", "CODE": "2", "JOB": "8.a", "PBS_JOBID": "7.a"}, [], (2, [])),
+        ({"STATUS": "running", "CODE": "65", "JOB": "7.a", "PBS_JOBID": "7.a"}, [], (0, [ROUND])),
         # a launch died before the program's first word
-        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], "round 1 of jobs/pbs.sh"])),
-        ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, "round 1 of jobs/pbs.sh"])),
+        ({"FAILURES": "1"}, [], (0, [*AGAIN[:2], ROUND])),
+        ({"FAILURES": "3", "BEFORE": "failed"}, [], (0, [*AGAIN, ROUND])),
         ({"FAILURES": "4"}, [], (1, [*AGAIN, "pause 0"])),
         ({"FAILURES": "4", "BEFORE": "complete"}, [], (1, [*AGAIN, "pause 0"])),
         ({"STATUS": "", "CODE": "0", "BEFORE": "complete"}, [], (0, [])),
         ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0.5"}, ["", "TERM"], (1, ["pause 100"])),
-        (
-            {"FAILURES": "1", "PAUSES": "100", "HOURS": "0"},
-            ["", "TERM"],
-            (0, ["pause 100", "round 1 of jobs/pbs.sh"]),
-        ),
+        ({"FAILURES": "1", "PAUSES": "100", "HOURS": "0"}, ["", "TERM"], (0, ["pause 100", ROUND])),
         ({"HOURS": "0.5"}, ["TERM"], (75, ["got TERM"])),  # qdel
         # the clock was set on by two hours
         ({"HOURS": "0.5", "SECONDS": "7200"}, ["TERM"], (75, ["got TERM"])),
-        ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", "round 1 of jobs/pbs.sh"])),  # the walltime
-        ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", "round 1 of jobs/pbs.sh"])),
-        (
-            {"HOURS": "0.5", "SIGNALS": "xx"},
-            ["XCPU", "HUP"],
-            (0, ["got USR1", "got USR1", "round 1 of jobs/pbs.sh"]),
-        ),
+        ({"HOURS": "0"}, ["TERM"], (0, ["got TERM", ROUND])),  # the walltime
+        ({"HOURS": "0.5"}, ["USR1"], (0, ["got USR1", ROUND])),
+        ({"HOURS": "0.5", "SIGNALS": "xx"}, ["XCPU", "HUP"], (0, ["got USR1", "got USR1", ROUND])),
     ],
 )
 def test_what_a_pbs_job_does_at_the_end_of_a_run(tmp_path, settings, signals, answer):

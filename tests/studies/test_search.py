@@ -1,6 +1,5 @@
 """A search: its trials are runs, by any number of tasks on any ranks, stopped, killed at will."""
 
-import json
 import os
 import re
 import shutil
@@ -10,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 from conftest import ROOT, environment, finish, run
+from short_runs import snapshot
 from small_studies import SETTINGS, held_elsewhere, made, states, stopped_at, write
-from whole_runs import assert_same_run, killed_at
+from whole_runs import assert_same_run, killed_at, status
 
 import esac_mpi.studies.search
 from esac_mpi.comm.command_ranks import Alone
@@ -31,12 +31,8 @@ def searched(study, **more):
     return trial_ranks.search(study.path, Alone(), **more)
 
 
-def snapshot(path):
-    return [(file.name, file.stat().st_mtime_ns) for file in sorted(path.iterdir())]
-
-
-def status(path):
-    return json.loads((path / "status.json").read_text())["status"]
+def state(path):
+    return status(path)["status"]
 
 
 def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
@@ -52,7 +48,7 @@ def test_trials_are_runs_and_the_best_becomes_a_configuration(tmp_path, call):
         assert {run.config.es.sigma for run in runs} == {trial.found["es.sigma"]}
         assert trial.value == sum(run.status["best_return"] for run in runs) / 2
         assert trial.reported == 20 + 19  # of the second seed; what is skipped is filled in
-    assert status(task) == "complete"
+    assert state(task) == "complete"
     before = [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
     call("search run", study.path, "--run-dir", task)  # by its directory: nothing to do
     assert before == [snapshot(path) for path in sorted(study.path.glob("trial-*"))]
@@ -137,13 +133,9 @@ def test_a_trial_below_the_median_is_given_up_saved_and_says_so(tmp_path, capfd)
         assert "pruned" in capfd.readouterr().out
     assert main(["summary", str(run.path), "--resume"]) == 0
     assert capfd.readouterr().out == ""
-    straight = esac_mpi.train(
-        run.config,
-        run_dir=tmp_path / "straight",
-        callback=lambda row: row["generation"] == 5,
-        quiet=True,
-    )
-    assert_same_run(straight.path, run.path)
+    fifth, place = lambda row: row["generation"] == 5, tmp_path / "straight"
+    esac_mpi.train(run.config, run_dir=place, callback=fifth, quiet=True)
+    assert_same_run(place, run.path)
     assert searched(study) == 0
     assert states(study)[3] == (3, "pruned")
 
@@ -201,10 +193,10 @@ def test_a_killed_tasks_trial_goes_on_to_the_bit(tmp_path, capfd):
     with stopped_at(1, 5):  # generation 3 of 11
         assert main(line) == 75
     assert states(study) == [(0, "complete"), (1, "running")]
-    assert (status(task), status(study.run_of(1, 100))) == ("requeue", "requeue")
+    assert (state(task), state(study.run_of(1, 100))) == ("requeue", "requeue")
     assert main(line) == 0
     assert states(study) == [(0, "complete"), (1, "complete")]
-    assert status(task) == "complete"
+    assert state(task) == "complete"
     for number in (0, 1):
         run = Run.open(study.run_of(number, 100))
         assert "resumed at generation" in (run.path / "log.txt").read_text()
@@ -276,15 +268,9 @@ def test_an_error_of_rank_0_ends_the_ranks_that_wait_for_it(tmp_path):
 def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     """Two processes, of which each waits in its first trial for the other one's."""
     file, places = write(tmp_path, "trials = 3"), [tmp_path / "0", tmp_path / "1"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    tasks = [
-        subprocess.Popen(
-            [sys.executable, "-c", MEETING, file, tmp_path / "study", place],
-            env=environment(),
-            **pipes,
-        )
-        for place in places
-    ]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    line = [sys.executable, "-c", MEETING, file, tmp_path / "study"]
+    tasks = [subprocess.Popen([*line, place], env=environment(), **streams) for place in places]
     told = [task.communicate(timeout=300) for task in tasks]
     assert [task.returncode for task in tasks] == [0, 0], told
     begun = [set(map(int, re.findall(r"trial (\d+): es", out))) for out, _ in told]
@@ -296,7 +282,7 @@ def test_tasks_at_once_share_a_study_and_never_a_trial(tmp_path):
     for number in range(3):
         log = (study.run_of(number, 100) / "log.txt").read_text()
         assert log.count("parameters") == 1  # begun once
-    assert [status(place) for place in places] == ["complete"] * 2
+    assert [state(place) for place in places] == ["complete"] * 2
 
 
 def test_the_job_scripts_take_the_list_of_a_job_array(tmp_path, call, monkeypatch):
@@ -319,7 +305,7 @@ def test_the_job_scripts_take_the_list_of_a_job_array(tmp_path, call, monkeypatc
     environ = {"SLURM_ARRAY_TASK_ID": "1", "LIST": str(out), "PROGRAM": program, "LAUNCH": "env"}
     path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
     finish(["bash", ROOT / "jobs/slurm-array.sbatch"], VENV=str(tmp_path), PATH=path, **environ)
-    assert status(tmp_path / "study/tasks/1") == "complete"
+    assert state(tmp_path / "study/tasks/1") == "complete"
     assert [state for _, state in states(read(file))] == ["complete"]
 
 

@@ -43,13 +43,9 @@ def test_a_signal_before_the_first_generation_does_not_wait(tmp_path, moment, ge
 def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, together):
     """On all ranks. Its run's checkpoint, of the generation before, stands."""
     learner = "td3.start_steps = 35\ntd3.batch_size = 8\ntd3.steps_per_generation = 30"
-    study = made(
-        tmp_path,
-        "trials = 4",
-        settings=f'algorithm = "td3"\n{TASK}\n{learner}\nbudget.generations = 3',
-        search="td3.lr_td3 = [1e30, 1e-3]",
-        tail="[sampler]\nkind = 'random'",
-    )
+    settings = f'algorithm = "td3"\n{TASK}\n{learner}\nbudget.generations = 3'
+    search, sampler = "td3.lr_td3 = [1e30, 1e-3]", "[sampler]\nkind = 'random'"
+    study = made(tmp_path, "trials = 4", settings, search, sampler)
     together(2, "search", "run", study.path)
     trials = Journal(study).trials()
     assert [trial.found["td3.lr_td3"] for trial in trials] == [1e-3, 1e30, 1e30, 1e-3]

@@ -24,14 +24,8 @@ def make(
     below. A generation takes 100 population steps, 10 learner steps and updates, and 2 * scale
     seconds.
     """
-    values = {
-        **CORRECTED,
-        "algorithm": algorithm,
-        "seed": seed,
-        "task.id": task,
-        f"{algorithm}.population_size": n,
-        **settings,
-    }
+    values = {**CORRECTED, "algorithm": algorithm, "seed": seed, "task.id": task}
+    values |= {f"{algorithm}.population_size": n, **settings}
     rows, best = [], -np.inf
     for g, value in enumerate(returns, 1):
         value = np.nan if value is None else float(value)

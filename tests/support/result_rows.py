@@ -16,9 +16,8 @@ def history(variant, seed, points, **more):
     """Return a run's rows: (true steps, wall seconds, return of theta_es, of the learner) each."""
     found = [
         dataclasses.replace(
-            EMPTY, variant=variant, seed=seed, generation=g,
-            env_steps=steps, wall_seconds=float(wall),
-            nominal_steps=steps if es is None else 50 * g,
+            EMPTY, variant=variant, seed=seed, generation=g, env_steps=steps,
+            wall_seconds=float(wall), nominal_steps=steps if es is None else 50 * g,
             gradient_updates=2 * steps, training_episodes=g, training_return=float(g),
             return_theta_es=es, return_learner=learner,
             fitness_mean=None if es is None else es - 1, **more,
@@ -64,8 +63,7 @@ def names(runs):
 
 def finals(returns, task="A-v0", start=0):
     """Return runs that end at 6 s with these returns: {variant: one a seed}."""
-    return [
-        run(variant, seed, [(6, value)], task)
-        for variant, values in returns.items()
-        for seed, value in enumerate(values, start)
-    ]
+    found = []
+    for variant, values in returns.items():
+        found += [run(variant, seed, [(6, v)], task) for seed, v in enumerate(values, start)]
+    return found

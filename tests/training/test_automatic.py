@@ -29,13 +29,8 @@ RANK_0 = SimpleNamespace(rank=0, size=2)
 ALL = ["esac.population_size", "esac.workers", "esac.update_cost"]
 SHORT = ["--esac.sac_min_steps", 30, "--esac.sigma", 0.3, *LEARNER, *ROUTINE]
 CHOSEN = [*TASK, *SHORT]  # ESAC with its defaults where the machine decides
-AES = [
-    "--algorithm",
-    "aes_rl",
-    *TASK,
-    *ROUTINE,
-    *of_table("aes_rl", start_steps=100, batch_size=16),
-]
+AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE]
+AES += of_table("aes_rl", start_steps=100, batch_size=16)
 COSTS = of_table("aes_rl", workers="auto", update_cost="auto", critic_cost="auto")
 
 
@@ -59,10 +54,8 @@ def of_three(tmp_path_factory, together):
 )
 def test_workers_are_the_ranks_but_one(ranks, workers, members):
     assert automatic(Config()) == ALL
-    assert resolve_on_ranks(Config(), ranks) == {
-        "esac.workers": workers,
-        "esac.population_size": members,
-    }
+    found = {"esac.workers": workers, "esac.population_size": members}
+    assert resolve_on_ranks(Config(), ranks) == found
     es = load(["--algorithm", "es"])[0]
     assert resolve_on_ranks(es, ranks) == {"es.population_size": members}
     cem = load(["--algorithm", "cem_rl", "--cem_rl.population_size", "auto"])[0]
@@ -81,14 +74,9 @@ def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
 
 def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_workers():
     chosen = load(["--algorithm", "aes_rl", *map(str, COSTS)])[0]
-    assert resolve_on_ranks(chosen, 3) == {
-        "aes_rl.workers": 2,
-        "aes_rl.arrivals_per_generation": 10,
-    }
-    assert resolve_on_ranks(chosen, 13) == {
-        "aes_rl.workers": 12,
-        "aes_rl.arrivals_per_generation": 12,
-    }
+    for ranks, workers, arrivals in ((3, 2, 10), (13, 12, 12)):
+        found = {"aes_rl.workers": workers, "aes_rl.arrivals_per_generation": arrivals}
+        assert resolve_on_ranks(chosen, ranks) == found
     went_on = config.amend(chosen, {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0})
     kept = {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0, "aes_rl.arrivals_per_generation": 10}
     assert resolve_on_ranks(chosen, 13, went_on) == kept
@@ -107,12 +95,8 @@ def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
 
 
 def test_costs_have_two_digits():
-    assert [round_digits(cost) for cost in (123.4, 26.49, 0.08765, 0.0)] == [
-        120.0,
-        26.0,
-        0.088,
-        0.0,
-    ]
+    rounded = {123.4: 120.0, 26.49: 26.0, 0.08765: 0.088, 0.0: 0.0}
+    assert {cost: round_digits(cost) for cost in rounded} == rounded
 
 
 def test_what_was_chosen_is_said_and_has_the_bits_of_its_names(of_three, tmp_path, alone):

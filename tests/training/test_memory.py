@@ -36,12 +36,8 @@ def for_generations(count: int, algorithm: str, **changes) -> Config:
 SAMPLE = {"resimulated": "sample", "resimulated_members": 99, "fitness_episodes": 3}
 ON_RANKS = {"episodes_on": "ranks", "episodes_per_generation": 2, "budget__env_steps": 9_000}
 # ESAC on eight ranks; of 28 members with whole episodes
-EIGHT = {
-    "esac.phase_timing": "continuous",
-    "esac.population_size": 28,
-    "esac.workers": 7,
-    "esac.update_cost": 30.0,
-}
+EIGHT = {"esac.phase_timing": "continuous", "esac.population_size": 28}
+EIGHT |= {"esac.workers": 7, "esac.update_cost": 30.0}
 VIRTUAL = {"phase_timing": "virtual", "sac_min_steps": 300}
 REPLAYED = {"phase_timing": "virtual", "resimulated": "winners", "budget__env_steps": 10**6}
 
@@ -100,10 +96,7 @@ def endless(**options):
         # a half is trained
         (endless(critic_cost=0.0), 200_000 + 5 * (4 * 2 * 1000 + 8 * 1000)),
         # 50.5 of 51 are
-        (
-            endless(critic_cost=0.0, rl_share=1.0),
-            200_000 + 5 * (4 * 102 * 1000 // 101 + 1 + 8 * 1000),
-        ),
+        (endless(critic_cost=0.0, rl_share=1.0), 200_000 + 5 * (4 * 102_000 // 101 + 1 + 8000)),
         # 10,000 updates of an individual
         (endless(critic_cost=0.0, update_cost=0.6), 200_000 + 5 * (6000 // 6 + 8 * 1000)),
         # no more than can come in

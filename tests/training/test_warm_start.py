@@ -33,20 +33,9 @@ def sources(tmp_path_factory):
     return Sources(tmp_path_factory.mktemp("sources"))
 
 
-ANEW = {  # fields of the state that begin anew
-    *(
-        "generation",
-        "expected_length",
-        "next_trial",
-        "trials_won",
-        "start_return",
-        "learner_return",
-        "adam_from",
-    ),
-    *("row", "arrived", "lengths", "critic", "critic_loss", "memories", "ages", "transitions"),
-    *("trained", "drawn", "given", "told", "mean_told", "time", "critic_ended"),
-    *("counters", "best"),
-}
+ANEW = """generation expected_length next_trial trials_won start_return learner_return adam_from
+row arrived lengths critic critic_loss memories ages transitions trained drawn given told mean_told
+time critic_ended counters best""".split()  # fields of the state that begin anew
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
