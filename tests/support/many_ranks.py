@@ -3,8 +3,8 @@
 Every rank reads a pipe of its own, FOLDER/RANK. A line of it has a command line, the directory that
 it is called in, an environment, the number of ranks that run it, the nodes that these are dealt
 over (0: as they are, else with what tests/support/program.py has) and the files that stdout, stderr
-and, after the run, each rank's exit code go to. Of the environment FREE is what /dev/shm has [bytes],
-ANYWAY for how many episodes of each worker the replay of AES-RL has room.
+and, after the run, each rank's exit code go to. Of the environment FREE is what /dev/shm has
+[bytes], ANYWAY for how many episodes of each worker the replay of AES-RL has room.
 """
 
 import json

@@ -278,8 +278,7 @@ def test_a_process_that_does_not_end_is_ended_and_timed_out(tmp_path, monkeypatc
     found = race.run_competitor(plan_of(tmp_path, limit=0.1, cores=2), tmp_path)
     assert (found.outcome, found.time) == ("late", INF)
     assert found.seconds < 500  # it would have slept for longer
-    assert next((tmp_path / "logs").glob("*/log.txt")).read_text() == "begun\
-"
+    assert next((tmp_path / "logs").glob("*/log.txt")).read_text() == "begun\n"
 
 
 def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys):
