@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, choices, flatten, hint
+from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, choices, flatten, hint, is_list
 from esac_mpi.config.files import KWARGS, ONE, no_file, read_file
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import preset
@@ -131,7 +131,7 @@ def _options(words: list[str]) -> dict[str, Any]:
                 raise ConfigError(f"{WHO}: --{option} takes no value: leave ={value} out")
             name = "start_from" if option == "from" else option.replace("-", "_")
             found[name] = [value] if equals else []
-        elif name and (not found[name] or _is_list(name) or not _is_known(name)):
+        elif name and (not found[name] or is_list(name) or not _is_known(name)):
             found[name].append(word)
         else:
             raise ConfigError(f"{WHO}: {no_file(word)}")
@@ -149,13 +149,6 @@ def _is_known(name: str) -> bool:
     return name in NAMES or name.startswith(ONE)
 
 
-def _is_list(name: str) -> bool:
-    if name not in NAMES:
-        return False
-    kind = hint(name)
-    return tuple in {get_origin(each) for each in (kind, *get_args(kind))}
-
-
 def _value(name: str, words: list[str]) -> Any:
     """Read the words of an option as a file has its value. Raises ConfigError."""
     if not _is_known(name):
@@ -166,7 +159,7 @@ def _value(name: str, words: list[str]) -> Any:
     if not words:
         raise ConfigError(f"{WHO}: {_option(name)}: expected a value after it")
     text = words[0]
-    if _is_list(name) and not (len(words) == 1 and text in choices(name)):
+    if is_list(name) and not (len(words) == 1 and text in choices(name)):
         return [] if words == [NO_ENTRY] else [_number(word) for word in words]
     if name == KWARGS or name.startswith(ONE):
         for read in (TRUTHS.__getitem__, json.loads, float):
@@ -232,7 +225,7 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
 def values_of(name: str) -> str:
     """Describe the values that a field takes."""
     kind = hint(name)
-    if _is_list(name):
+    if is_list(name):
         return "|".join(["int ...", *choices(name)])
     if kind == dict[str, Any]:
         return "JSON"

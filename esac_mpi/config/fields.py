@@ -72,6 +72,14 @@ def choices(name: str) -> tuple[str, ...]:
     return tuple(word for part in parts for word in get_args(part))
 
 
+def is_list(name: str) -> bool:
+    """Tell whether a field is a list of numbers, as policy.hidden is."""
+    if name not in NAMES:
+        return False
+    kind = hint(name)
+    return tuple in {get_origin(each) for each in (kind, *get_args(kind))}
+
+
 def takes_auto(name: str) -> bool:
     """Tell whether a field may be "auto" until a run begins."""
     return name in NAMES and OR_AUTO in marks(name)

@@ -248,7 +248,8 @@ def test_the_updates_a_second_are_found(monkeypatch):
 
 
 def test_the_check_tells_model_memory_and_updates_a_second(cuda, monkeypatch):
-    config = amend(Config(), {"algorithm": "td3", "learner.device": "cuda"})
+    config = amend(Config(), {"algorithm": "td3", "policy.hidden": (8,)})
+    config = amend(config, {"learner.device": "cuda"})
     made, env, rate = learner("td3"), make("CyclicMDP-v0"), "updates_per_second"
     made.chunks = Chunks(made, FakeGpu())
     monkeypatch.setattr(learners, "make", lambda *_, **__: made)

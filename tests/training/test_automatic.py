@@ -227,7 +227,7 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
     monkeypatch.setattr(
         first.measured, "prepare", lambda params, env: (None, params.config.learner.device)
     )
-    monkeypatch.setattr(first.measured, "measure", lambda made, there, limit: (0.0, seconds[there]))
+    monkeypatch.setattr(first.measured, "measure", lambda made, limit: (0.0, seconds[made[1]]))
     named = "--esac.workers 1 --esac.update_cost 3 --esac.population_size 28"
     chosen = load(words(f"{named} --learner.kernels torch --policy.hidden 8 8"))[0]
     values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)

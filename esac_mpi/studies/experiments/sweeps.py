@@ -7,7 +7,8 @@ from itertools import product
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ALGORITHMS, DEFAULTS, Config, ConfigError, automatic, load, read_toml
+from esac_mpi.config import ALGORITHMS, Config, ConfigError, automatic, load, read_toml
+from esac_mpi.config.fields import is_list
 from esac_mpi.config.reads import reads
 from esac_mpi.studies.experiments.plan import full_name
 
@@ -51,7 +52,7 @@ def fields(
 
 def words(name: str, value: str) -> list[str]:
     """Return a field's option and value as words of a command line, a word for each number."""
-    return [f"--{name}", *(value.split() if isinstance(DEFAULTS.get(name), tuple) else [value])]
+    return [f"--{name}", *(value.split() if is_list(name) else [value])]
 
 
 def tidy(text: str) -> str:
