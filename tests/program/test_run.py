@@ -46,11 +46,10 @@ def test_the_answer_does_not_depend_on_the_ranks(straight, tmp_path):
 
 def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, alone, together):
     path = tmp_path / "killed"
-    more = "--esac.learner_lag 2 --esac.amt_clip 1e-3 --budget.generations 60"
+    more = "--esac.learner_lag 2 --esac.amt_clip 1e-3"
     more += " --checkpoint.every_minutes 0 --checkpoint.every_generations 16"
-    arguments = [*CYCLIC, *more.split()]
-    alone(*arguments, "--run-dir", tmp_path / "straight")
-    process = start(2, *arguments, "--run-dir", path, program=EAGER)
+    arguments = [*CYCLIC, *more.split(), "--budget.generations"]
+    process = start(2, *arguments, 100_000, "--run-dir", path, program=EAGER)
     wait_for(lambda: rows_published(path) >= 20)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -58,8 +57,10 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
     before = science(path)
     made = len(before["metrics/generation"])
     saved = int(read(path / "checkpoint.h5")[1]["generation"])
-    # a phase was in flight, unless the kill came late
-    assert phase_begun(path) == {16: 16, 32: 32, 48: 0}[saved]
+    assert saved % 16 == 0 < saved
+    assert phase_begun(path) in (0, saved)  # what a phase in flight began with is in it
+    arguments.append(max(made, saved) + 10)
+    alone(*arguments, "--run-dir", tmp_path / "straight")
     done = together(3, *arguments, "--run-dir", path)
     dropped = f"; {made - saved} later rows dropped" if made > saved else ""
     assert f"resumed at generation {saved} from checkpoint.h5{dropped}" in done.stdout
