@@ -6,7 +6,7 @@ from typing import Any
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, Config, amend, flatten, unread_in, value_of
+from esac_mpi.config import AUTO, Config, amend, as_option, flatten, unread_in, value_of
 from esac_mpi.config.fields import normalisation_of
 from esac_mpi.config.reads import reads
 from esac_mpi.config.run import GAIN, NARROW, WIDE
@@ -56,8 +56,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     if config.task.horizon > env.horizon:
         yield f"task.horizon {config.task.horizon}: unused, the task's limit is {env.horizon}"
     if "hidden" in names and config.policy.hidden == WIDE:
-        units = " ".join(map(str, WIDE))
-        yield f"policy.hidden {units}: for {env.observation_size} observations"
+        yield f"policy.hidden {as_option(WIDE)}: for {env.observation_size} observations"
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
@@ -73,7 +72,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     hidden = config.policy.hidden
     inputs, outputs = env.observation_size, env.action_size
     if hidden == NARROW and inputs + outputs > hidden[0]:
-        remedy = "if it learns slowly, begin a run with --policy.hidden 256 256"
+        remedy = f"if it learns slowly, begin a run with --policy.hidden {as_option(WIDE)}"
         if standardises and value_of(config, standardises):
             remedy += f" or --{standardises} false"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
