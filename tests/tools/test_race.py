@@ -491,7 +491,7 @@ def test_the_seconds_of_three_seeds_on_the_page_are_those_of_rows():
     for row in of_three_seeds(DEFAULTS):
         took = standings.as_text(row.time, f"> {row.limit:g}")
         times[row.task.split("/")[-1].rsplit("-v", 1)[0], row.competitor].append(took)
-    page = (ROOT / "docs/results/performance.md").read_text()
+    page = (ROOT / "docs/results/race.md").read_text()
     for (task, _), took in times.items():
         assert re.search(rf"^\| {task} \d.*[|;A-Za-z] {', '.join(took)}\b", page, re.MULTILINE)
     assert len(times) == 14

@@ -5,7 +5,7 @@
 One run after another has all cores; all of a seed before the next one's. Each ends as a row of
 race.csv in --out, beside it race.md and race.png; logs/ has what they printed. Stopped by a signal,
 the race ends with the run that is going on; the same command goes on, and makes what failed again.
-It says how many hours at most; docs/results/performance.md, "A race", has the rules. The peers,
+It says how many hours at most; docs/results/race.md has the rules. The peers,
 of stable-baselines3, sb3-contrib, SBX and EvoTorch, come with
 `pip install -c constraints.txt -e '.[bench]'`; what is not installed is left out, and said. Nothing
 else should run meanwhile."""
