@@ -23,7 +23,7 @@
 
 #include "../operators/_common.h"
 
-enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 2 };
+enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 3 };
 
 typedef struct {
     int layers, members; /* equal networks, side by side: each tensor has all members' */
@@ -46,7 +46,8 @@ typedef struct {
 
 typedef struct {
     PyObject_HEAD Network actor, critic, log_temperature;
-    int batch, given;           /* arrays that are held */
+    int batch, ahead, turn;     /* updates that rows and noise are there for; whose turn it is */
+    int given;                  /* arrays that are held */
     float gamma, tau, rates[6]; /* of actor, critic and temperature: Adam's rate, and what keeps its
                                    divisor from 0 */
     float *rows, *noise, *temperature, *target;
@@ -278,16 +279,16 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     PyObject *sizes, *rows, *noise, *sums, *temperature, *actor, *critic, *target, *log_temperature;
     const char *kind;
-    int batch;
+    int batch, ahead;
     float gamma, tau, path;
-    if (!PyArg_ParseTuple(args, "sO!ifffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &gamma,
-            &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor, &PyTuple_Type,
-            &critic, &target, &PyTuple_Type, &log_temperature))
+    if (!PyArg_ParseTuple(args, "sO!iifffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &ahead,
+            &gamma, &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
+            &PyTuple_Type, &critic, &target, &PyTuple_Type, &log_temperature))
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(sizes);
-    if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || !known(kind)) {
-        PyErr_Format(
-            PyExc_ValueError, "no update for %zd sizes, a batch of %d, %s", n, batch, kind);
+    if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || ahead < 1 || !known(kind)) {
+        PyErr_Format(PyExc_ValueError, "no update for %zd sizes, %d batches of %d, %s", n, ahead,
+            batch, kind);
         return NULL;
     }
     Update *self = (Update *)type->tp_alloc(type, 0);
@@ -296,6 +297,7 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     const int o = (int)PyLong_AsLong(PyTuple_GET_ITEM(sizes, 0)),
               a = (int)PyLong_AsLong(PyTuple_GET_ITEM(sizes, n - 1));
     self->batch = batch;
+    self->ahead = ahead;
     self->gamma = gamma;
     self->tau = tau;
     self->run = strcmp(kind, "avx512") ? update_avx2 : update_avx512;
@@ -303,8 +305,8 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     self->log_temperature = (Network){.layers = 1, .members = 1, .sizes = {0, 1}};
     if (measure(&self->actor, sizes, 1, o, 2 * a) < 0 ||
         measure(&self->critic, sizes, 2, o + a, 1) < 0 ||
-        !(self->rows = hold(self, rows, "f", (size_t)batch * (size_t)(2 * o + a + 2))) ||
-        !(self->noise = hold(self, noise, "f", (size_t)(2 * batch * a))) ||
+        !(self->rows = hold(self, rows, "f", (size_t)(ahead * batch) * (size_t)(2 * o + a + 2))) ||
+        !(self->noise = hold(self, noise, "f", (size_t)(ahead * batch) * (size_t)(2 * a))) ||
         !(self->sums = hold(self, sums, "d", 6)) ||
         !(self->temperature = hold(self, temperature, "f", 1)) ||
         hold_network(self, &self->actor, actor) < 0 ||
@@ -319,15 +321,19 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     return (PyObject *)self;
 }
 
-PyDoc_STRVAR(run_doc, "run(critic, small, actor, small[, temperature, small]): make an update with "
-                      "these rates of Adam.");
+PyDoc_STRVAR(run_doc, "run(i, critic, small, actor, small[, temperature, small]): make an update "
+                      "with the i-th rows and noise, and these rates of Adam.");
 
 static PyObject *run(Update *self, PyObject *args)
 {
     float *rates = self->rates;
-    if (!PyArg_ParseTuple(
-            args, "ffff|ff", rates, rates + 1, rates + 2, rates + 3, rates + 4, rates + 5))
+    if (!PyArg_ParseTuple(args, "iffff|ff", &self->turn, rates, rates + 1, rates + 2, rates + 3,
+            rates + 4, rates + 5))
         return NULL;
+    if (self->turn < 0 || self->turn >= self->ahead) {
+        PyErr_Format(PyExc_IndexError, "update %d of %d", self->turn, self->ahead);
+        return NULL;
+    }
     self->run(self);
     Py_RETURN_NONE;
 }
@@ -340,9 +346,9 @@ static PyMethodDef update_methods[] = {
 static PyTypeObject update_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.learners._learner.Update",
     .tp_doc = PyDoc_STR(
-        "Update(kind, sizes, batch, gamma, tau, path, rows, noise, sums, temperature, actor, "
-        "critic, target, log_temperature): SAC's update.\n\nNetworks are (values, gradient, "
-        "moment1, moment2)."),
+        "Update(kind, sizes, batch, ahead, gamma, tau, path, rows, noise, sums, temperature, "
+        "actor, critic, target, log_temperature): SAC's update.\n\nrows and noise are those of "
+        "`ahead` updates. Networks are (values, gradient, moment1, moment2)."),
     .tp_basicsize = sizeof(Update),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = update_new,

@@ -318,6 +318,8 @@ static void NAME(update)(const void *self)
     const int batch = u->batch;
     const int both = o + a;
     const size_t width = (size_t)(2 * o + a + 2);
+    const float *const given = u->rows + (size_t)(u->turn * batch) * width;
+    const float *const noise = u->noise + u->turn * 2 * batch * a;
     const size_t pair_width = padded(both);
     const size_t out_width = padded(2 * a);
     float *const pairs = u->pairs; /* of observation and action: at the next observation */
@@ -328,13 +330,13 @@ static void NAME(update)(const void *self)
     double squares = 0.0, mean_q = 0.0, entropy = 0.0;
 
     for (int b = 0; b < batch; b++) {
-        memcpy(pairs + (size_t)b * pair_width, u->rows + (size_t)b * width + both + 2,
+        memcpy(pairs + (size_t)b * pair_width, given + (size_t)b * width + both + 2,
                (size_t)o * sizeof(float));
-        memcpy(fresh + (size_t)b * pair_width, u->rows + (size_t)b * width,
+        memcpy(fresh + (size_t)b * pair_width, given + (size_t)b * width,
                (size_t)o * sizeof(float));
     }
     NAME(forward)(&u->actor, 0, pairs, pair_width, 2 * batch, u->hidden[2], u->output, u->panels);
-    NAME(act)(u->output, out_width, u->noise, 2 * batch, a, u->action, u->deviation, u->terms,
+    NAME(act)(u->output, out_width, noise, 2 * batch, a, u->action, u->deviation, u->terms,
               u->log_prob);
     for (int b = 0; b < 2 * batch; b++)
         memcpy(pairs + (size_t)b * pair_width + o, u->action + b * a, (size_t)a * sizeof(float));
@@ -345,18 +347,18 @@ static void NAME(update)(const void *self)
     for (int m = 0; m < 2; m++)
         NAME(forward)(&target, m, pairs, pair_width, batch, u->hidden[0], u->q[m], u->panels);
     for (int b = 0; b < batch; b++) {
-        const float *end = u->rows + (size_t)b * width + both; /* reward, terminated */
+        const float *end = given + (size_t)b * width + both; /* reward, terminated */
         const float least = u->q[0][b] < u->q[1][b] ? u->q[0][b] : u->q[1][b];
         u->backup[b] = end[0] + gamma * (1.0f - end[1]) * (least - temperature * u->log_prob[b]);
     }
     for (int m = 0; m < 2; m++) {
-        NAME(forward)(&u->critic, m, u->rows, width, batch, u->hidden[0], u->q[m], u->panels);
+        NAME(forward)(&u->critic, m, given, width, batch, u->hidden[0], u->q[m], u->panels);
         for (int b = 0; b < batch; b++) {
             const float error = u->q[m][b] - u->backup[b];
             squares += (double)error * error;
             u->q[m][b] = error * share;
         }
-        NAME(backward)(&u->critic, m, u->rows, width, batch, u->hidden[0], u->q[m], u->room,
+        NAME(backward)(&u->critic, m, given, width, batch, u->hidden[0], u->q[m], u->room,
                        u->panels);
     }
     NAME(adam)(&u->critic, length(&u->critic), u->rates[0], u->rates[1], u->target, u->tau);

@@ -317,27 +317,30 @@ class GradientLearner(Learner):
 
         There is none before the replay holds a batch.
         """
-        update = self.update
         enough = len(self.replay) >= self.options.batch_size
         updates = self._updates_due(since) if enough else 0
-        if self.chunks:
-            yield from self.chunks.make(updates, random)
-            return updates
-        for _ in range(updates):
-            self._draw(random)
-            due = self.due()
-            update.learn_critic()
-            yield True
-            if len(due) > 1:
-                update.learn_actor()
-            yield True
+        yield from self._make_updates(updates, random)
         return updates
 
-    def _draw(self, random: Streams, added: int | None = None, newest: int | None = None) -> None:
-        """Draw what an update takes; added, newest: from which transitions, as `Replay.places`."""
-        self.replay.sample(random.sampling, self.update.rows, added, newest)
-        if self.update.noise_input is not None:
-            random.update.standard_normal(dtype=np.float32, out=self.update.noise)
+    def _make_updates(
+        self, updates: int, random: Streams, added: int | None = None, newest: int | None = None
+    ) -> Generator[int, None, None]:
+        """Make updates, a part at a time; added, newest: as of `Replay.places`."""
+        if self.chunks:
+            yield from self.chunks.make(updates, random, added, newest)
+            return
+        update = self.update
+        for first in range(0, updates, update.ahead):
+            count = min(update.ahead, updates - first)
+            update.draw(self.replay, random, count, added, newest)
+            for i in range(count):
+                due = self.due()
+                update.take(i)
+                update.learn_critic()
+                yield True
+                if len(due) > 1:
+                    update.learn_actor()
+                yield True
 
     def _arrays(self) -> dict[str, np.ndarray]:
         saved = {

@@ -20,7 +20,6 @@ from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.deterministic import DeterministicUpdate, Parts
 from esac_mpi.learners.network import Adam, assign
 from esac_mpi.learners.td3 import CRITIC1, CRITIC2
-from esac_mpi.learners.training import Streams
 from esac_mpi.play.learner_phases import Phase, Steps
 
 
@@ -51,8 +50,8 @@ class CEM(GradientLearner):
     ) -> Steps:
         """Make `updates` updates for each actor [d] in turn, in generation k; none without a batch.
 
-        added: with the replay as it was with so many transitions added; None = now. Yields after
-        each update, or as `Chunks.make`. Raises LearnerNotFinite.
+        added: with the replay as it was with so many transitions added; None = now. Yields as
+        `_make_updates`. Raises LearnerNotFinite.
         """
         self.taught, made, random = [], 0, training.streams(self.seed, k)
         self.update.start()
@@ -60,11 +59,7 @@ class CEM(GradientLearner):
         for theta in actors:
             assign(self.actor.values, theta)
             self.actor.refresh()
-            if self.chunks:
-                yield from self.chunks.make(updates, random, added, self.options.replay_capacity)
-            for _ in range(0 if self.chunks else updates):
-                self._teach_once(random, added)
-                yield True
+            yield from self._make_updates(updates, random, added, self.options.replay_capacity)
             made += updates
             self.taught.append(self.critic_vector())
         self.check_finite()
@@ -80,9 +75,3 @@ class CEM(GradientLearner):
         """Keep the critics as they are, as `hold` does; the replay goes on."""
         self.release()
         self._held = self.arrays(), self.replay
-
-    def _teach_once(self, random: Streams, added: int | None) -> None:
-        """Make an update of the critics and let their targets follow."""
-        self._draw(random, added, self.options.replay_capacity)
-        self.update.learn_critic()
-        self.update.learn_actor()

@@ -217,7 +217,7 @@ class Chunks:
         for all_of_them, one in zip(self._inputs, self._taken, strict=True):
             do.note(torch.index_select, all_of_them, 0, self._at, out=one[None])
         do.note(torch.index_select, self._mirror.rows, 0, self._where, out=batch.tensor)
-        do.note(batch.finish)
+        do.note(batch.finish, batch.tensor)
         do.note(self._at.add_, 1)
         return do
 

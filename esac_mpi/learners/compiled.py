@@ -3,12 +3,14 @@
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, from_numpy
 
 from esac_mpi import config
 from esac_mpi.learners import cpu
 from esac_mpi.learners.network import Adam
+from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.sac_update import Parts, SACUpdate
+from esac_mpi.learners.training import Streams
 
 
 class CompiledUpdate(SACUpdate):
@@ -20,20 +22,32 @@ class CompiledUpdate(SACUpdate):
         stepped = [_arrays(parts.adam.get(name)) for name in ("actor", "critic", "log_temperature")]
         actor, critic, tuned = stepped
         sizes = (*parts.actor.layout.sizes[:-1], self.actions)
-        numbers = kind, sizes, self.batch, options.gamma, options.tau, parts.actor.layout.linear
-        given = self.rows, self.noise, self.sums.numpy(), _array(parts.temperature)
+        factors = options.gamma, options.tau, parts.actor.layout.linear
+        numbers = kind, sizes, self.batch, self.ahead, *factors
+        given = self.drawn, self.drawn_noise, self.sums.numpy(), _array(parts.temperature)
         networks = actor, critic, _array(parts.target.values), tuned
         self._compiled = cpu.LEARNER.Update(*numbers, *given, *networks)
         order = "critic", "actor", "log_temperature"
         self._adams = [parts.adam[name] for name in order if name in parts.adam]
+        self.rows, self.noise = self.drawn[0], self.drawn_noise[0]
+        self._turn = 0
+
+    def draw(self, replay: Replay, random: Streams, count: int, *places: int | None) -> None:
+        """Draw what `count` updates take, with observations as they are seen."""
+        super().draw(replay, random, count, *places)
+        self.transitions.finish(from_numpy(self.drawn[:count]))
+
+    def take(self, i: int) -> None:
+        """Let the next update take what was drawn for the i-th."""
+        self._turn = i
 
     def learn_critic(self) -> None:
-        """Take the batch; the update is made as a whole."""
-        self.transitions.move()
+        """Do nothing: the update is made as a whole."""
 
     def learn_actor(self) -> None:
         """Make the update."""
-        self._compiled.run(*(number for adam in self._adams for number in adam.rates()))
+        rates = (number for adam in self._adams for number in adam.rates())
+        self._compiled.run(self._turn, *rates)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -20,7 +20,7 @@ from esac_mpi.host.data_files import extension
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
-INTERFACE = 2  # what _learner.c takes and returns
+INTERFACE = 3  # what _learner.c takes and returns
 LEARNER: Any = extension("esac_mpi.learners._learner", INTERFACE) if BUILT else None
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
 NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name

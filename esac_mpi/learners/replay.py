@@ -103,8 +103,8 @@ class Replay:
         added: int | None = None,
         newest: int | None = None,
     ) -> np.ndarray:
-        """Draw by `places` into `out`, float32 [batch, width], by `columns`; return it."""
-        where = self.places(random, len(out), added, newest)
+        """Draw by `places` into `out`, float32 [..., width], by `columns`; return it."""
+        where = self.places(random, out.shape[:-1], added, newest)
         return self.ring.take(where, 0, out, "clip")  # "raise" would gather into a buffer first
 
     def rows(self, start: int, stop: int) -> dict[str, np.ndarray]:

@@ -9,8 +9,13 @@ import torch
 from torch import Tensor
 
 from esac_mpi.learners.network import Network, Operations
+from esac_mpi.learners.replay import Replay
+from esac_mpi.learners.training import Streams
 from esac_mpi.operators.policy import CLIP, Normaliser
 from esac_mpi.play.transitions import columns, width
+
+# of transitions that are drawn at once, for as many updates as that holds: a part of a core's cache
+DRAWN, MOST_AHEAD = 2**18, 16  # [bytes], [updates]
 
 
 class Critic(Protocol):
@@ -80,32 +85,37 @@ class Batch:
     def move(self) -> None:
         """Bring the rows over."""
         self._upload.move()
-        self.finish()
+        self.finish(self.tensor)
 
-    def finish(self) -> None:
-        """Standardise the rows that have come, if so."""
+    def finish(self, rows: Tensor) -> None:
+        """Standardise rows [..., width], if so."""
         if self.standardised:
             mean, std, low, high = self._standard
-            self.tensor.sub_(mean).div_(std).clamp_(low, high)
+            rows.sub_(mean).div_(std).clamp_(low, high)
 
 
 class Update(ABC):
     """An update on a batch of transitions: `learn_critic`, then `learn_actor`, which is optional.
 
     Before it, `rows` [batch, width] takes the transitions, and `noise` standard normal
-    numbers where there is any; both float32, on the host. Its operations are noted once
-    (network.py), in `lists`: the critic's part and the actor's.
+    numbers where there is any; both float32, on the host. `draw` draws them for up to `ahead`
+    updates at once, and `take` is told whose turn it is: between two updates a call costs several
+    times what it does between two calls. Its operations are noted once (network.py), in `lists`:
+    the critic's part and the actor's.
     """
 
     delay = 1  # updates of the critic for one of actor and targets
     noise_input: Upload | None = None  # noise, where it takes any
     noise: np.ndarray  # where that goes on the host
+    drawn_noise: np.ndarray  # of `ahead` updates
 
     def __init__(self, like: Tensor, batch: int, o: int, a: int, measured: int) -> None:
         """like: a tensor on the learner's device. measured: length of an update's `sums`."""
         self.batch = batch
         self.transitions = Batch(like, batch, o, a)
         self.rows = self.transitions.rows
+        self.ahead = max(1, min(MOST_AHEAD, DRAWN // self.rows.nbytes))
+        self.drawn = np.empty((self.ahead, *self.rows.shape), np.float32)
         self.batch_sums = like.new_zeros(measured)  # over the batch
         # of `batch_sums`, over updates
         self.sums = torch.zeros(measured, dtype=torch.float64, device=like.device)
@@ -116,6 +126,7 @@ class Update(ABC):
         """Make room for noise; return where it will be on the device."""
         self.noise_input = Upload(self.batch_sums, *shape)
         self.noise = self.noise_input.host
+        self.drawn_noise = np.empty((self.ahead, *shape), np.float32)
         return self.noise_input.tensor
 
     def start(self, normaliser: Normaliser | None = None) -> None:
@@ -125,8 +136,22 @@ class Update(ABC):
         for network in self.networks:
             network.refresh()
 
+    def draw(
+        self, replay: Replay, random: Streams, count: int, added: int | None, newest: int | None
+    ) -> None:
+        """Draw what `count` updates take; added, newest: as of `Replay.places`."""
+        replay.sample(random.sampling, self.drawn[:count], added, newest)
+        if self.noise_input is not None:
+            random.update.standard_normal(dtype=np.float32, out=self.drawn_noise[:count])
+
+    def take(self, i: int) -> None:
+        """Let the next update take what was drawn for the i-th."""
+        self.rows[:] = self.drawn[i]
+        if self.noise_input is not None:
+            self.noise[:] = self.drawn_noise[i]
+
     def learn_critic(self) -> None:
-        """Take the batch, and noise, and make the first part of an update."""
+        """Bring over the batch, and noise, and make the first part of an update."""
         self.transitions.move()
         if self.noise_input is not None:
             self.noise_input.move()
