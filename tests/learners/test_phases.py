@@ -15,7 +15,7 @@ from esac_mpi.algorithms import td3
 from esac_mpi.config import Config, amend
 from esac_mpi.envs import UnstablePhysics
 from esac_mpi.host import cooperative
-from esac_mpi.learners import LearnerNotFinite, cpu
+from esac_mpi.learners import LearnerNotFinite, cpu, updates
 from esac_mpi.operators.policy import Layout, Policy
 
 NAMES = ["sac", *RIVALS]
@@ -208,6 +208,21 @@ def grown(name, reserve=0, **form):
     assert made.replay.added == 123
     assert made.adam["critic"].steps % 2 == 1 or name == "sac"
     return made
+
+
+@pytest.mark.parametrize(("name", "form"), KINDS)
+def test_what_is_drawn_for_several_updates_is_drawn_as_for_each(name, form, monkeypatch):
+    """One by one, seven at once and then what is left of them, all at once."""
+    sums, found = np.array([[10.0], [3.0], [9.0]]), []
+    for most in (1, 7, 100):
+        monkeypatch.setattr(updates, "MOST_AHEAD", most)
+        made = learner(name, **form)
+        assert made.update.ahead == most
+        phase = run_phase(made, Line(), 1, 1, 100, sums=sums)
+        assert phase.gradient_updates > 60
+        found.append({**made.arrays(), "phase": np.nan_to_num(phase.vector())})
+    assert same(found[0], found[1])
+    assert same(found[0], found[2])
 
 
 @pytest.mark.parametrize(("name", "form"), KINDS)
