@@ -1,22 +1,33 @@
 """ESAC, Evolution-based Soft Actor-Critic: Algorithm 1.
 
 Source: Suri et al., Maximum Mutation Reinforcement Learning; line numbers are Algorithm 1's,
-equation numbers the paper's. Where this differs from the paper as printed:
-- `winner_pull`: after the ES step, theta_es moves towards the mean of the winners. As printed,
-  nothing passes from SAC to theta_es: the members of a mirrored pair share their parent, so the
-  parent's offset cancels in line 11, and crossover reaches only the children. The pull is the
-  smallest interpretation of "form new population using theta, theta_es, W" that makes the
-  paper's skill transfer real; 0 gives the printed algorithm (`esac.preset = "paper"`).
-- Sampling is mirrored; a pair shares its parent, and the population is counted in slots of one pair
-  each.
-- mu of line 12 is uniform, so that p_sac is a probability.
+equation numbers the paper's. Its symbols are here:
+- theta_es and theta: state.theta_es and state.theta_sac; psi and phi are in learners/sac.py.
+- pop_n: state.parents, whose child each slot is; eps_(i): params.epsilon, made where it is needed.
+- F: found.fitness, normalised and ranked: shaped; W: plan.winners, w of them by e, which is
+  esac.winner_fraction.
+- g: esac.gradient_interval; p_sac and mu: esac_timing.p_sac() and gate_opens(); R: learner.replay.
+- sigma, zeta, alpha_es, alpha: state.sigma, esac.amt_clip, esac.lr_es, sac.lr_sac.
+
+Where this differs from the paper as printed:
+- Line 5: sampling is mirrored; a pair shares its parent, and the population is counted in slots of
+  one pair each.
+- Line 10: only members with a finite return win; where they are fewer than w, so are winners and
+  children.
 - Lines 11 and 26 run after lines 12-23, and theta_sac enters after them: neither reads what the
   other writes, and the winners' parents are still those that were evaluated. Until line 11 nothing
   is changed, so that a generation can be abandoned while its population is evaluated or SAC learns.
-- The new population's children are perturbed again when they are evaluated: winners are not
-  shielded from mutation (5.1).
-- Only members with a finite return win (line 10): where they are fewer than w, so are winners and
-  children.
+- Line 12: mu is uniform, so that p_sac is a probability.
+- Line 14: the first `sac.start_steps` actions are uniform. A phase has `sac_min_steps` at least.
+- Lines 19-22: SAC has two Q with targets in place of V and its target (`sac.value_network`).
+- Line 26: whole rows of weight matrices are exchanged (`crossover`).
+- Line 27: the children are perturbed again when they are evaluated, as winners are not shielded
+  from mutation (section 1).
+- `winner_pull`: after the ES step, theta_es moves towards the mean of the winners. As printed,
+  nothing passes from SAC to theta_es: line 11 has a member's noise, not its parent, and crossover
+  reaches only the children. The pull is the smallest interpretation of "form new population using
+  theta, theta_es, W" that makes the paper's skill transfer real; 0 gives the printed algorithm
+  (`esac.preset = "paper"`).
 By default, and not where `esac.preset` is "corrected", "paper" or "reference-code":
 - Phases follow one another beside the evaluation, whatever the number of ranks, each nine tenths as
   long as a generation or longer (`phase_timing = "continuous"`; "virtual": of fixed length), and
@@ -29,8 +40,9 @@ By default, and not where `esac.preset` is "corrected", "paper" or "reference-co
 - The members of a pair begin in the same state (`start_states = "pair"`).
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.
-- Members are compared by returns without the bonus for survival (`reward_shift = "survival"`), and
-  policies have a linear path beside the network (`policy.linear`).
+- Members are compared by returns without the bonus for survival (`reward_shift = "survival"`),
+  observations are standardised (`observation_normalisation`), and policies have a linear path
+  beside the network (`policy.linear`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it
 is needed.
 
@@ -135,15 +147,16 @@ def generation(
     shaped = evolution.shaped(esac.fitness_shaping, found.fitness, found.sign_return)  # line 9
     laps("evaluate")
     ended = esac_timing.phase_ends(esac, state.flight, k, found)  # the phase in flight
-    plan: Plan = world.from_root(decide(now, found, ended) if world.leads else None)  # 10, 12, 24
+    # line 10: W; line 12: whether a phase begins; line 24: the step of sigma
+    plan: Plan = world.from_root(decide(now, found, ended) if world.leads else None)
     laps("plan")
-    phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 12-23
+    phase, again, spent = esac_phase.advance(now, found, ended, plan.learns)  # lines 13-23
     laps("learn")
     moved = update(now, shaped, plan.winners, plan.verdict.transfers)  # lines 11, 26
     row = describe(now, found, plan, moved)
     esac_transfer.schedule(esac, state, found, plan.verdict)
-    esac_phase.enter(now, phase, found)  # the theta of line 27
-    esac_phase.follow(now, found, again)
+    esac_phase.enter(now, phase, found)  # theta of line 21, for line 27
+    esac_phase.follow(now, found, again)  # with a lag, lines 13-23 begin here
     laps("update")
     tune(state, plan)  # line 24
     form_next(now, found, plan)  # line 27
@@ -164,7 +177,7 @@ def evaluate(now: Now) -> Population:
 
 
 def decide(now: Now, found: Population, ended: bool) -> Plan:
-    """Select winners, draw the gate, tune sigma and judge the trials.
+    """Select winners, draw the gate, tune sigma and judge the trials. Lines 10, 12, 24.
 
     One rank decides, as sums and exponentials differ by CPU. ended: the phase in flight is.
     """
@@ -186,19 +199,14 @@ def decide(now: Now, found: Population, ended: bool) -> Plan:
     )
 
 
-def tune(state: State, plan: Plan) -> None:
-    """Take the next generation's sigma. Algorithm 1, line 24."""
-    state.tuning_multiplier *= 1 + plan.sigma_step / state.sigma  # Eq. (8)
-    state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
-    state.sigma += plan.sigma_step
-
-
-def form_next(now: Now, found: Population, plan: Plan) -> None:
-    """Form the next population, and count this one. Algorithm 1, line 27."""
-    esac, state = now.params.config.esac, now.state
-    state.expected_length = expected_slots(esac, state, found, plan)
-    state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))
-    population.count(now, esac, found)
+def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
+    """Pick the winners, best first, int64 [w], fewer if fewer are finite. Algorithm 1, line 10."""
+    count = configuration.winners(params.config.esac)
+    if params.config.esac.winner_selection != "uniform":
+        return evolution.select_winners(fitness, count)
+    shuffled = noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)
+    drawn = np.sort(shuffled[np.isfinite(fitness[shuffled])][:count])
+    return drawn[evolution.select_winners(fitness[drawn], count)]
 
 
 def amt_step(now: Now, found: Population, learns: bool) -> tuple[float, float]:
@@ -231,14 +239,19 @@ def one_fifth_step(esac: configuration.ESAC, state: State, found: Population) ->
     return evolution.adapt_sigma(state.sigma, esac.sigma, around, found.trials[0]) - state.sigma
 
 
-def select(params: Params, k: int, fitness: np.ndarray) -> np.ndarray:
-    """Pick the winners, best first, int64 [w], fewer if fewer are finite. Algorithm 1, line 10."""
-    count = configuration.winners(params.config.esac)
-    if params.config.esac.winner_selection != "uniform":
-        return evolution.select_winners(fitness, count)
-    shuffled = noise.generator(params.config.seed, Purpose.WINNERS, k).permutation(fitness.size)
-    drawn = np.sort(shuffled[np.isfinite(fitness[shuffled])][:count])
-    return drawn[evolution.select_winners(fitness[drawn], count)]
+def tune(state: State, plan: Plan) -> None:
+    """Take the next generation's sigma. Algorithm 1, line 24."""
+    state.tuning_multiplier *= 1 + plan.sigma_step / state.sigma  # Eq. (8)
+    state.log_multiplier_unclipped += float(np.log1p(plan.amt_step_unclipped / state.sigma))
+    state.sigma += plan.sigma_step
+
+
+def form_next(now: Now, found: Population, plan: Plan) -> None:
+    """Form the next population, and count this one. Algorithm 1, line 27."""
+    esac, state = now.params.config.esac, now.state
+    state.expected_length = expected_slots(esac, state, found, plan)
+    state.parents = new_population(esac, born=min(plan.winners.size, len(state.children)))
+    population.count(now, esac, found)
 
 
 def expected_slots(

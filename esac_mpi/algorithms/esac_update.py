@@ -52,14 +52,14 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
         part = slices[block]
         theta = state.theta_es[part].copy()
         total, mean_winner = sums_of(block, part)
-        total /= np.float32(gradient.members * state.sigma)
+        total /= np.float32(gradient.members * state.sigma)  # line 11: n sigma
         step = strategy.step(
             esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from
         )
         if resets:
             state.adam_m[part] = state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if transfers else theta + step  # line 11
-        if esac.winner_pull and winners.size and not transfers:
+        if esac.winner_pull and winners.size and not transfers:  # ours: the head of esac.py
             new = evolution.pull(new, mean_winner, esac.winner_pull)
         for child, taken in enumerate(exchanges):  # line 26
             winner = rebuilt(part)[child]

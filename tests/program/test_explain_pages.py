@@ -10,9 +10,11 @@ import pytest
 from conftest import ROOT
 
 from esac_mpi import config
-from esac_mpi.algorithms import ALGORITHMS, esac_timing
+from esac_mpi.algorithms import ALGORITHMS, esac, esac_timing
 from esac_mpi.config import load
 from esac_mpi.play.counters import Counters
+from esac_mpi.play.params import Params
+from esac_mpi.play.population import Population
 
 PAGES = sorted((ROOT / "docs/explain").glob("*.md"))
 FOLDERS = ["", "esac_mpi", "esac_mpi/algorithms"]  # what a page's paths are below
@@ -47,6 +49,20 @@ def test_functions_that_heads_of_algorithms_name_exist():
     heads = "".join(ast.get_docstring(ast.parse(source)) or "" for source in sources)
     defined = {*re.findall(r"def (\w+)", "".join(sources))}
     assert {*re.findall(r"(\w+)\(\)", heads)} - defined == {"expected"}  # which they may have
+
+
+def test_the_symbols_of_algorithm_1_are_fields_of_the_code():
+    owners = {
+        "state": esac.State,
+        "plan": esac.Plan,
+        "found": Population,
+        "params": Params,
+        "esac": config.ESAC,
+        "sac": config.SAC,
+    }
+    found = re.findall(rf"\b({'|'.join(owners)})\.(?!py\b)(\w+)", esac.__doc__)
+    assert {owner for owner, _ in found} == {*owners}
+    assert [name for name in found if name[1] not in owners[name[0]].__dataclass_fields__] == []
 
 
 def said(cell):
