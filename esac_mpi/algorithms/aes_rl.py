@@ -19,13 +19,14 @@ Where this differs from the paper, or from its public code:
   episode is over). It is compared with the newest mean whose return is known when it arrives: who
   was trained for long comes back with an old one's.
 - Where the mean's return is known, it is played again only once it has moved (`mean_reused`).
-- Before `start_steps` the distribution stays, and all individuals are drawn (there: it moves by
-  random actions' returns). Eq. (3) counts those that are given out once the critic was taught.
+- Before `start_steps` the distribution stays (there: it moves by random actions' returns). Until
+  the critic was taught no individual is trained (there: before `start_steps`); Eq. (3) counts those
+  that are given out from then on.
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at
   the turn's start.
 - Rank-based oldest ranks the arrivals before that, too.
 - Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule,
-  the 1/5 rule's window slides.
+  the 1/5 rule's window slides. Networks differ as learners/cem.py says.
 """
 
 from functools import partial

@@ -8,6 +8,7 @@ taught, which has no target of its own; and the critics' targets follow at every
 Where we differ, or leave a choice:
 - Hidden layers are `policy.hidden`, of ReLU; the public code has leaky ones.
 - Noise on the target's action is in units of its bounds; the public code's is not scaled.
+- Critics, and the mean, start as this program's policies do (policy.py); there as PyTorch's layers.
 """
 
 from collections.abc import Sequence

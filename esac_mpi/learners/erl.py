@@ -9,6 +9,7 @@ Where we differ, or the sources leave a choice:
 - All networks start as this program's policies do, with a tenth of the last layer (public code: of
   PyTorch's initial weights).
 - Time limits are as the algorithm records them: erl.time_limits.
+- Updates begin once the replay holds a batch; in the public code, five.
 """
 
 from esac_mpi.learners import Start, critics
