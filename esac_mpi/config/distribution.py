@@ -165,9 +165,9 @@ class AESRL(Critics, Selecting):
     absolute_baseline: Annotated[NonNegativeFloat, OnlyWith(mean_rule="absolute")] = 2000.0
     """How far below 0 the baseline of absolute is, -f_b [return]. C: as fitness_range."""
     p_positive: Annotated[Fraction, OnlyWith(mean_rule=SIGNED)] = 1.0
-    """Factor of the move to a better individual. P: Eq. 7; C: none."""
+    """Factor of the move for an individual above the mean, or the baseline. P: Eq. 7; C: none."""
     p_negative: Annotated[Fraction, OnlyWith(mean_rule=SIGNED), WITH_SIGN] = 0.0
-    """Factor of the move for a worse one, away from it. P: Eq. 7; C: 0."""
+    """Factor for one below, from which the mean moves away; by sigmoid to it. P: Eq. 7; C: 0."""
     sigmoid_signless: Annotated[bool, OnlyWith(mean_rule="sigmoid")] = False
     """Let the sigmoid know no such factors (C): worse individuals draw the mean, too."""
     variance_init: Annotated[PositiveFloat, at_least(1e-18)] = 1e-3
@@ -175,7 +175,7 @@ class AESRL(Critics, Selecting):
     variance_floor: Annotated[NonNegativeFloat, OnlyWith(mean_rule=BY_RETURN)] = 1e-5
     """Least variance after a change. C."""
     variance_n: Annotated[PositiveFloat, FIXED] = 10.0
-    """n of fixed [individuals]. P, C: 10."""
+    """n of fixed [individuals]. C: 10."""
     variance_least_p: Annotated[Fraction, WELFORD] = 1e-3
     """A smaller move of the mean leaves the variance as it is. C; P: 0."""
     ring_size: Annotated[PositiveInt, BY_RANK] = 10

@@ -150,7 +150,7 @@ class ESAC(Evolution):
     standard deviations; the replay has them as they were. auto: if there are at most 64. OpenAI-ES:
     on; P, C: off."""
     winner_fraction: Fraction = 0.4
-    """Fraction of the members that win, e; only those with a finite return do. P: D.1."""
+    """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
     sac_copy_noise: bool = True

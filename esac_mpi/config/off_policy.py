@@ -59,7 +59,8 @@ class SAC(Replaying):
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. C."""
     start_steps: NonNegativeInt = 1000
-    """First training steps, taken with uniform random actions [steps]. C: 10,000."""
+    """First training steps, taken with uniform random actions [steps]. C: 10,000 nominal steps, in
+    which ESAC has one phase."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. P: D.1."""
     interleaved: bool = False

@@ -46,7 +46,7 @@ class Budget(Table):
     env_steps: NonNegativeInt = 0
     """True steps: population, learner, resimulated episodes, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
-    """The papers' count: a horizon a generation, or one a step without a population. P: 6.1."""
+    """The papers' count: a horizon a generation of esac and es, else steps [steps]. P: 6.1."""
     minutes: NonNegativeFloat = 0.0
     """Time that the run has trained, over all its starts, without their set-up [min]; it ends,
     complete, with the generation in which this is over. Not max_hours: a job's time."""
@@ -115,7 +115,7 @@ class PolicyNetwork(Table):
     Ours (docs/explain/esac.md)."""
     output: Literal["tanh", "clip"] = "tanh"
     """Squashing of the mean to [-1, 1] before it is scaled to the task's bounds. P: 6.1 tanh; C:
-    clip, as algorithm = "ppo" always does."""
+    clip, as algorithm = "ppo" always does, and no scaling."""
 
     def path_gain(self, observations: int) -> float:
         """Return the gain of the linear path; 0 where there is none."""
