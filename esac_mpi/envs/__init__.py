@@ -160,7 +160,7 @@ def transition(
     except UnstablePhysics:
         return None
     observation, reward, *_ = answer
-    sound = abs(reward) <= LARGEST and np.isfinite(observation).all() and not env.unstable
+    sound = abs(reward) <= LARGEST and kernels.finite(observation) and not env.unstable
     return answer if sound else None
 
 

@@ -19,7 +19,7 @@ from esac_mpi.learners.network import Adam, Network, Operations, assign
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learners.updates import Critic, Update
-from esac_mpi.operators.kernels import count_in, layer_normalised
+from esac_mpi.operators.kernels import count_in, finite, layer_normalised
 from esac_mpi.operators.policy import Layer, Layout, Normaliser
 from esac_mpi.play.learner_phases import Phase, Steps
 
@@ -297,7 +297,7 @@ class GradientLearner(Learner):
             observation = self.normaliser(observation)
         output = forward(actor, self._activation, observation, self.actor.layout.linear)
         action = self._explored(output, random)
-        if not np.isfinite(action).all():
+        if not finite(action):
             raise LearnerNotFinite(
                 f"the actor's action is not finite at training step {self.env_steps}"
             )
