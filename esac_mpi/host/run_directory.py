@@ -24,7 +24,9 @@ def is_run(path: Path) -> bool:
 def is_of_run(path: Path) -> bool:
     """Whether a path, or what it links to, is a file by which a run goes on or is read."""
     real = Path(os.path.realpath(path))
-    return real.name in FILES and is_run(real.parent)
+    with suppress(OSError):  # somebody else's folder: who writes there hears of it
+        return real.name in FILES and is_run(real.parent)
+    return False
 
 
 def is_there(path: Path) -> bool:

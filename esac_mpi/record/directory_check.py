@@ -54,11 +54,14 @@ def problem(path: Path, error: OSError) -> Exception:
 
 def settings_of(path: Path) -> Config | None:
     """Read the settings of a directory's run, None without one. Raises Refused, Unreadable."""
-    if not is_run(path):
-        return None
-    with suppress(ConfigError):
-        return settings_in(path)
-    restored = newest(path)  # which takes longer
+    try:
+        if not is_run(path):
+            return None
+        with suppress(ConfigError):
+            return settings_in(path)
+        restored = newest(path)  # which takes longer
+    except OSError as error:
+        raise problem(path, error) from error
     return restored.config if restored else None
 
 

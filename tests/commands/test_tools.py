@@ -114,9 +114,11 @@ def test_a_terminal_of_another_encoding_gets_every_line(tmp_path):
 @pytest.mark.parametrize("tool", ["plot", "table"])
 def test_where_nothing_can_be_written(tmp_path, call, tool):
     (tmp_path / "file").touch()
-    out = tmp_path / "file" / "x.pdf"
-    said = call(tool, figured(tmp_path / "a"), "--out", out, code=2).err
-    assert said.splitlines()[-1].endswith("choose another --out")
+    run = figured(tmp_path / "a")
+    # the last one: also asked whether it is a run's
+    for out in ("file/x.pdf", f"{'x' * 300}/config.toml"):
+        said = call(tool, run, "--out", tmp_path / out, code=2).err
+        assert said.splitlines()[-1].endswith("choose another --out")
 
 
 @pytest.mark.parametrize("name", ["policy.h5", "checkpoint.h5", "config.toml", "link"])

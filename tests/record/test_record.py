@@ -144,6 +144,12 @@ def test_strange_directories_are_refused(tmp_path, monkeypatch):
     assert not (tmp_path / "a").exists()
 
 
+def test_settings_are_not_looked_for_where_no_file_can_be(tmp_path):
+    """Root sees the folders of others: a name that no file has is an error of the same kind."""
+    with pytest.raises(Refused, match="File name too long; choose another --run-dir"):
+        record.settings_of(tmp_path / ("x" * 300))
+
+
 def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path):
     run, hashes = begin(tmp_path), []
     for generation in (1, 1, 2):
