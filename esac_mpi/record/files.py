@@ -8,7 +8,6 @@ import errno
 import hashlib
 import os
 import re
-import shutil
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -296,8 +295,11 @@ def _sync_directory(path: Path) -> None:
 
 
 def describe_free(path: Path) -> str:
-    """Return the free space of the disk that holds the directory, in words."""
+    """Return the free space of the disk that holds the directory, or will, in words."""
     try:
-        return f"{shutil.disk_usage(path).free:,} bytes"
+        disk = os.statvfs(next(p for p in (path, *path.parents) if p.exists()))
     except OSError as error:
         return f"unknown ({error.strerror})"
+    free = f"{disk.f_bavail * disk.f_frsize:,} bytes"
+    # some file systems have no such limit, and count none
+    return f"{free} but no inodes: remove files" if disk.f_files and not disk.f_favail else free

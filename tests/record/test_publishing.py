@@ -4,6 +4,7 @@ import errno
 import os
 import random
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -93,6 +94,15 @@ def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, call):
         publish(path, {"a": np.zeros(1)}, {})
     assert [p.name for p in tmp_path.iterdir()] == ["x.h5"]
     assert read(path)[0]["a"] == 1
+
+
+def test_a_disk_without_inodes_is_told(tmp_path, monkeypatch):
+    disk = {"f_bavail": 3, "f_frsize": 1000, "f_files": 9, "f_favail": 0}
+    monkeypatch.setattr(os, "statvfs", lambda path: path.is_dir() and SimpleNamespace(**disk))
+    told = record.files.describe_free(tmp_path / "to/be/made")
+    assert told == "3,000 bytes but no inodes: remove files"
+    disk["f_files"] = 0  # a file system that counts none
+    assert record.files.describe_free(tmp_path) == "3,000 bytes"
 
 
 @pytest.mark.parametrize("hard_links", [True, False])
