@@ -55,6 +55,10 @@ PASSING = (
     errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH,
     errno.ESHUTDOWN,
 )  # fmt: skip
+# errors of a process that may not open a file, or no more of them
+BARRING = (
+    errno.EACCES, errno.EPERM, errno.EKEYEXPIRED, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+)  # fmt: skip
 KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}
 
 
@@ -80,7 +84,11 @@ class Unsaved(NotSaved):
     """A file could not be written; the one it would have replaced stays."""
 
 
-class Away(Unreadable, Unsaved):
+class Barred(Unreadable):
+    """This process may not open a file: no word about damage, and nothing may take its place."""
+
+
+class Away(Barred, Unsaved):
     """The file system is away: no word about what is on it."""
 
     code = NotSaved.code
@@ -118,8 +126,9 @@ def describe_error(error: BaseException) -> tuple[str, str]:
 
 
 def translate_error(path: object, error: OSError) -> Unreadable:
-    """Translate a file system's error at reading: nothing to read, or that it is away."""
+    """Translate an error at reading: nothing to read, not by this process, or a disk is away."""
     if error.errno not in PASSING:
-        return Unreadable(f"{path}: {error.strerror}")
+        kind = Barred if error.errno in BARRING else Unreadable
+        return kind(f"{path}: {error.strerror}")
     away = "the file system is away; the same command goes on when it is back"
     return Away(f"{path}: {error.strerror}: {away}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, ConfigError, amend, from_table, read_toml
-from esac_mpi.host.errors import Away, OtherSchema, Refused, Unreadable
+from esac_mpi.host.errors import Away, Barred, OtherSchema, Refused, Unreadable
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import files, history
 from esac_mpi.record.files import TAIL, Arrays, read, select_group
@@ -118,6 +118,8 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
             ) from error
         except Away:
             raise
+        except Barred as error:  # it may be sound: an older one would take its place
+            raise Barred(f"{error}; the run goes on once it can be read") from error
         except Unreadable as error:
             problems.append(str(error))
             continue

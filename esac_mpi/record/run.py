@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, to_toml
-from esac_mpi.host.errors import Away, Unreadable, Unsaved
+from esac_mpi.host.errors import Away, Barred, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays
 from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment, newest
@@ -296,7 +296,7 @@ class Run:
         try:
             replays.fill(replay, self.path, self.restored)
         except Unreadable as error:
-            if self.restored.source.name == PREVIOUS or isinstance(error, Away):
+            if self.restored.source.name == PREVIOUS or isinstance(error, Barred):
                 raise
             replays.fill(replay, self.path, self._go_back(str(error)))
 

@@ -216,9 +216,18 @@ def test_a_file_system_that_is_away_is_told_from_damage(
         begin(tmp_path)
 
 
-def test_a_file_that_may_not_be_written_is_named(tmp_path, monkeypatch):
-    """It may be another user's, in a directory that all may write."""
+def test_a_file_that_may_not_be_read_or_written_is_named(tmp_path, monkeypatch):
+    """It may be another user's, in a directory that all may write.
+
+    A newest checkpoint that one may not read is no damaged one, which an older one would replace.
+    """
     make(tmp_path)
+    before = snapshot(tmp_path)
+    with monkeypatch.context() as m:
+        m.setattr(record.files, "verify", failing(errno.EACCES))
+        with pytest.raises(Unreadable, match="; the run goes on once it can be read"):
+            begin(tmp_path)
+    assert snapshot(tmp_path) == before
 
     def opened(path, *given):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
