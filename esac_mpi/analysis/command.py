@@ -17,7 +17,7 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.log import complain
-from esac_mpi.host.paths import PathLike, list_paths, read_path
+from esac_mpi.host.paths import PathLike, list_paths, read_path, whole_file
 from esac_mpi.host.run_directory import is_of_run, moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -218,8 +218,8 @@ def write_text(text: str, out: Path | None) -> Iterator[object]:
     if out is None:
         yield text
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text + "\n", encoding="utf-8")
+    with whole_file(out) as file:
+        file.write_text(text + "\n", encoding="utf-8")
     yield out
 
 

@@ -18,6 +18,7 @@ from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES, Axis
 from esac_mpi.analysis.messages import Missing, Unusable
 from esac_mpi.host.errors import INSTALL
+from esac_mpi.host.paths import whole_file
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 try:
@@ -176,7 +177,8 @@ def save(figure: Figure, out: Path) -> Iterator[Path]:
     suffixes = [out.suffix] if out.suffix in (".png", ".pdf", ".svg") else [".png", ".pdf"]
     for suffix in suffixes:
         path = out.with_name(out.name.removesuffix(suffix) + suffix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150, metadata={"CreationDate": None} if suffix == ".pdf" else None)
+        metadata = {"CreationDate": None} if suffix == ".pdf" else None
+        with whole_file(path) as file:
+            figure.savefig(file, dpi=150, metadata=metadata)
         yield path
     plt.close(figure)

@@ -36,7 +36,7 @@ from esac_mpi import Policy
 from esac_mpi.analysis import command, histories
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.host.paths import read_path
+from esac_mpi.host.paths import read_path, whole_file
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, allowed, difference
 
 ACTS_OTHERWISE = 1  # exit code
@@ -102,14 +102,15 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
     out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
     if not os.access(out.parent, os.W_OK):
         raise Unusable(f"{out.parent}: not a directory that can be written; choose another --out")
-    found, most = difference(policy, write(policy, out)), allowed(policy)
-    limit = (
-        f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
-        f"(allowed: {most:.0e}, float32)"
-    )
-    if not found <= most:
-        out.unlink()
-        raise Unusable(f"{out} removed: it acts otherwise, by {limit}", ACTS_OTHERWISE)
+    with whole_file(out) as file:
+        found, most = difference(policy, write(policy, file)), allowed(policy)
+        limit = (
+            f"{found:.1e} half ranges of the action on {OBSERVATIONS:,} observations "
+            f"(allowed: {most:.0e}, float32)"
+        )
+        if not found <= most:
+            told = f"the new {out} was removed: it acts otherwise, by {limit}"
+            raise Unusable(told, ACTS_OTHERWISE)
     yield out
     yield f"largest difference {limit}"
 

@@ -18,6 +18,7 @@ Cost: 5 s; without a GPU 0.05 to 0.4 s a picture, so a film of 20 s takes minute
 import argparse
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.log import figures
-from esac_mpi.host.paths import read_path
+from esac_mpi.host.paths import read_path, whole_file
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
@@ -41,7 +42,7 @@ GAP = 4  # between the pictures of a strip [pixels]
 watched = process_state.preserve_state()(play)
 
 
-def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
+def show(env: envs.Env, policy: Any, options: Any, out: Path, video: Path | None) -> None:
     """Write the strip, and the film if asked for. Raises Unusable."""
     from PIL import Image
 
@@ -60,10 +61,10 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path) -> None:
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
     try:
-        with stage.film(options.video, stride * step) as take:
+        with stage.film(video, stride * step) as take:
 
             def see(steps: int, total: float) -> None:
-                filmed = options.video and steps % stride == 0
+                filmed = video and steps % stride == 0
                 if filmed or steps in wanted:
                     image = stage.draw_label(
                         camera.picture(), f"{steps * step:.1f} s   return {figures(total, '.0f')}"
@@ -125,7 +126,9 @@ def main(options: argparse.Namespace) -> Iterator[object]:
         yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))
         return
     out = options.out or policy.path.with_name("strip.png")
-    show(env, policy, options, out)
+    with whole_file(out) as strip, ExitStack() as files:
+        video = options.video and files.enter_context(whole_file(options.video))
+        show(env, policy, options, strip, video)
     yield out
     if options.video:
         yield options.video

@@ -2,8 +2,10 @@
 
 import os
 import re
+import shutil
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 Kind = Callable[[str], Exception]  # of the error for a path that names no place
@@ -43,3 +45,34 @@ def expand_home(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeE
         )
     # ./~, which pathlib makes ~
     return os.path.abspath(found) if str(Path(found)).startswith("~") else found
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield where to write a file that takes its place once it is whole; its folder is made.
+
+    So what was there survives a full disk, and what cannot be written is refused before the work. A
+    device, and a file in a folder that is not ours, is written as it is.
+    """
+    place = Path(os.path.realpath(path))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    there = place.exists()
+    if there and not (place.is_file() and os.access(place.parent, os.W_OK)):
+        yield place
+        return
+    beside = place.with_name(f".{os.getpid()}{place.suffix}")
+    try:
+        if there:
+            os.close(os.open(place, os.O_WRONLY))
+        beside.touch(exist_ok=False)
+        yield beside
+        if there:
+            shutil.copymode(place, beside)
+        beside.replace(place)
+    except OSError as error:
+        if error.filename == str(beside):
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):
+            beside.unlink()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from esac_mpi.host.invocation import call_of
+from esac_mpi.host.paths import whole_file
 
 SCRIPTS = Path("jobs")  # the shipped job scripts
 AT_ONCE = 10  # elements of an array that Slurm runs at the same time
@@ -12,8 +13,8 @@ AT_ONCE = 10  # elements of an array that Slurm runs at the same time
 
 def write(out: Path, lines: Iterable[list[str]]) -> None:
     """Write a list; make its folder."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
+    with whole_file(out) as file:
+        file.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
 
 
 def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iterator[str]:

@@ -109,9 +109,13 @@ def test_the_check_finds_a_difference(tmp_path, monkeypatch, call):
         return lambda x: right(policy, out)(x) + 1e-3
 
     monkeypatch.setitem(formats.FORMATS, "npz", (wrong, ".npz"))
-    said = call("export", path, "--format", "npz", code=1).err
-    assert "removed: it acts otherwise, by 5.0e-04 half ranges" in said
-    assert not (tmp_path / "p.npz").exists()
+    (tmp_path / "before.npz").write_text("before")
+    for out in ("p.npz", "before.npz"):
+        line = "export", path, "--format", "npz", "--out", tmp_path / out
+        said = call(*line, code=1).err
+        assert "removed: it acts otherwise, by 5.0e-04 half ranges" in said
+    assert {file.name for file in tmp_path.iterdir()} == {"p.h5", "before.npz"}
+    assert (tmp_path / "before.npz").read_text() == "before"
 
 
 def test_the_check_finds_a_difference_of_outputs_that_are_small(tmp_path):

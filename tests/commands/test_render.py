@@ -159,6 +159,17 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, call):
     assert call("render", path, code=2).err.startswith("CyclicMDP-v0 has no picture: there is ")
 
 
+def test_files_that_cannot_be_written_are_refused_before_anything_is_drawn(
+    tmp_path, monkeypatch, call
+):
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)
+    path = constant(tmp_path / "c.h5", "CyclicMDP-v0", [0.0, 0.0, 0.0])
+    for out, video in ((path / "x.png", tmp_path / "x.gif"), (tmp_path / "x.png", path / "x.gif")):
+        said = call("render", path, "--out", out, "--video", video, code=2).err
+        assert said == f"{path}: File exists; choose another --out\n"
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     """A model and data of its own are not MuJoCo's; render() may return None, metadata no rate."""
     metadata = {"render_modes": ["rgb_array"], "render_fps": None}

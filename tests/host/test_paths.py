@@ -1,5 +1,6 @@
-"""Paths as a person gives them: ~ and variables, in options, TOML and Python."""
+"""Paths as a person gives them: ~ and variables, in options, TOML and Python; and whole files."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -95,3 +96,23 @@ def test_a_study_may_lie_in_the_home_directory(home):
     (home / "study.toml").write_text(text.replace("~/s", NOBODY))
     with pytest.raises(study.Unusable, match="has no home directory"):
         study.read(home / "study.toml")
+
+
+def test_what_cannot_be_written_whole_leaves_what_was_there(tmp_path):
+    file, link = tmp_path / "made/x.txt", tmp_path / "link.txt"
+    link.symlink_to(file)
+    with paths.whole_file(link) as place:
+        place.write_text("one")
+    file.chmod(0o640)
+    with paths.whole_file(link) as place:
+        place.write_text("two")
+    with suppress(OSError), paths.whole_file(file) as place:
+        place.write_text("th")
+        raise OSError(28, "No space left on device")
+    assert [*file.parent.iterdir()] == [file]
+    assert (link.readlink(), file.read_text(), file.stat().st_mode & 0o777) == (file, "two", 0o640)
+    long = tmp_path / f"made/{'x' * 300}.txt"
+    with pytest.raises(OSError, match=f"File name too long: '{long}'"), paths.whole_file(long):
+        pytest.fail("work is done for a name that no file has")
+    with paths.whole_file(Path("/dev/null")) as place:
+        assert place == Path("/dev/null")

@@ -24,7 +24,7 @@ from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.returns import best_of, evaluated, policies, training
 from esac_mpi.config.fields import DEFAULTS
 from esac_mpi.config.renamed import first_names
-from esac_mpi.host.paths import PathLike, list_paths
+from esac_mpi.host.paths import PathLike, list_paths, whole_file
 from esac_mpi.record import RunFiles
 
 LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
@@ -231,13 +231,10 @@ def format_field(value: Any) -> str:
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Write rows as CSV, a head and a line each; make the folder, replace an older file whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    with beside.open("w", newline="", encoding="utf-8") as file:
+    with whole_file(path) as place, place.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(FIELDS)
         writer.writerows([format_field(getattr(row, name)) for name in FIELDS] for row in rows)
-    beside.replace(path)
 
 
 def read_rows(paths: PathLike | Iterable[PathLike]) -> list[Row]:

@@ -20,6 +20,7 @@ from esac_mpi.analysis.results.rows import describe_changes, task_form
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
+from esac_mpi.host.paths import whole_file
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import explore
 from esac_mpi.studies.experiments.design import FOLDER, own_path
@@ -81,5 +82,6 @@ def write(
     for id, figures in sorted(known.items()):
         text = ", ".join(f"{name} = {float(value):.6g}" for name, value in figures.items())
         lines.append(f"{json.dumps(id)} = {{ {text} }}")
-    path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    with whole_file(path) as file:
+        file.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     return path
