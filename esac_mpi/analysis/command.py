@@ -3,7 +3,7 @@
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -192,8 +192,8 @@ def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:
     return runs, code
 
 
-def print_all(lines: Iterable[object]) -> int:
-    """Print what a command yields, or its error; return the exit code."""
+def print_all(lines: Iterable[object], options: Collection[str] = ("out",)) -> int:
+    """Print what a command yields, or its error; return the exit code. options: of the command."""
     printing = False
     try:
         for line in lines:
@@ -207,8 +207,10 @@ def print_all(lines: Iterable[object]) -> int:
         if printing:  # who called says so
             raise
         named = error.filename is not None  # of one that is open, as on a full disk, it is not
-        what = error.filename if named else "what was being written"
-        complain(f"{what}: {error.strerror}; choose another --out")
+        told = f"{error.filename if named else 'what was being written'}: {error.strerror}"
+        places = [f"; choose another --{name}" for name in ("out", "root") if name in options]
+        # a library's own error may be a text alone
+        complain("".join([told, *places[:1]]) if error.strerror else error)
         return WRONG_USAGE if named else NotSaved.code
     return 0
 

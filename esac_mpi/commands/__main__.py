@@ -69,8 +69,9 @@ def call(name: str, arguments: list[str]) -> int:
         return command.main(arguments)
     from esac_mpi.analysis.command import print_all
 
-    found = command.main(command_line(name).parse_args(arguments))
-    return found if isinstance(found, int) else print_all(found)
+    options = command_line(name).parse_args(arguments)
+    found = command.main(options)
+    return found if isinstance(found, int) else print_all(found, vars(options))
 
 
 def run(name: str, arguments: list[str]) -> int:
@@ -94,7 +95,9 @@ def run(name: str, arguments: list[str]) -> int:
         streams.let_go()
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
             return 0
-        log.complain(f"{call_of(name)}: standard output: {error.strerror}")
+        # a library's own error is a text alone
+        what = f"standard output: {error.strerror}" if error.strerror else error
+        log.complain(f"{call_of(name)}: {what}")
         return NotSaved.code
     except ModuleNotFoundError as error:
         library = (error.name or "").partition(".")[0]

@@ -14,6 +14,7 @@ from figure_runs import make as figured
 from growing_runs import make
 
 from esac_mpi import record
+from esac_mpi.analysis.command import print_all
 from esac_mpi.commands import NAMES
 from esac_mpi.commands.__main__ import command_line
 from esac_mpi.config import Config
@@ -119,6 +120,30 @@ def test_where_nothing_can_be_written(tmp_path, call, tool):
     for out in ("file/x.pdf", f"{'x' * 300}/config.toml"):
         said = call(tool, run, "--out", tmp_path / out, code=2).err
         assert said.splitlines()[-1].endswith("choose another --out")
+
+
+FULL = OSError(28, "No space left on device", "x")
+
+
+@pytest.mark.parametrize(
+    ("error", "options", "code", "said"),
+    [
+        (FULL, ["out", "root"], 2, "x: No space left on device; choose another --out"),
+        (FULL, ["root"], 2, "x: No space left on device; choose another --root"),
+        (FULL, [], 2, "x: No space left on device"),
+        # as matplotlib's, where neither HOME nor TMPDIR can be written
+        (OSError("set MPLCONFIGDIR"), ["out"], 74, "set MPLCONFIGDIR"),
+    ],
+)
+def test_what_cannot_be_written_is_told_with_an_option_that_there_is(
+    capsys, error, options, code, said
+):
+    def writes():
+        raise error
+        yield
+
+    assert print_all(writes(), options) == code
+    assert capsys.readouterr().err == f"{said}\n"
 
 
 @pytest.mark.parametrize("name", ["policy.h5", "checkpoint.h5", "config.toml", "link"])
