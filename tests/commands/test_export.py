@@ -49,6 +49,12 @@ def test_a_full_disk_is_one_sentence(tmp_path, form, call):
     assert said == "what was being written: No space left on device; choose another --out\n"
 
 
+def test_links_in_a_circle_are_no_run(tmp_path, call):
+    (tmp_path / "circle").symlink_to("circle")
+    said = call("export", tmp_path / "circle", "--format", "csv", code=2).err
+    assert said == f"{tmp_path / 'circle'}: not a run directory of esac_mpi\n"
+
+
 @pytest.mark.parametrize("form", ["npz", "torchscript"])
 def test_exported_actions_stay_in_the_bounds(tmp_path, form):
     pytest.importorskip("torch" if form == "torchscript" else "numpy")
