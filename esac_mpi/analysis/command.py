@@ -162,7 +162,10 @@ def try_open(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Ex
     runs, problems = dict[Path, RunFiles](), list[Exception]()
     for path in map(Path, paths):
         try:
-            runs[path] = Run.open(path)
+            found = Run.open(path)
+            if found.columns.closed:  # damage that only reading them tells
+                found.columns.read(found.columns.scalars[:1])
+            runs[path] = found
         except (Refused, ConfigError, Unreadable, OSError) as error:
             problems.append(error)
     damaged = any(isinstance(error, Unreadable) for error in problems)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.command import open_readable
-from esac_mpi.config import ConfigError
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.analysis.command import open_readable, try_open
+from esac_mpi.record import RunFiles
 
 
 def publication_time(run: RunFiles) -> float:
@@ -70,10 +69,8 @@ class Followed:
             if (stamp := _stamp(path)) == self._seen[path]:
                 continue
             self._seen[path] = stamp
-            try:
-                self.runs[path] = Run.open(path)
-            except (Refused, ConfigError, Unreadable) as error:
-                self.runs[path] = str(error)
+            runs, problems, _ = try_open([path])
+            self.runs[path] = runs[path] if runs else str(problems[0])
 
     @property
     def over(self) -> bool:

@@ -89,6 +89,9 @@ def run(name: str, arguments: list[str]) -> int:
     except EndsRun as error:  # of a task
         log.complain(f"{call_of(name)}: {error}")
         return RunError.code
+    except RunError as error:  # a file that was damaged, or replaced, after it was opened
+        log.complain(error)
+        return error.code
     except OSError as error:
         if error.filename is not None:
             raise

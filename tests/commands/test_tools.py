@@ -12,13 +12,14 @@ from commands import actions, command
 from conftest import ROOT, finish
 from figure_runs import make as figured
 from growing_runs import make
+from short_runs import flip
 
 from esac_mpi import record
 from esac_mpi.analysis.command import print_all
 from esac_mpi.commands import NAMES
-from esac_mpi.commands.__main__ import command_line
+from esac_mpi.commands.__main__ import command_line, main
 from esac_mpi.config import Config
-from esac_mpi.record import Run
+from esac_mpi.record import Run, Unreadable
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -105,6 +106,27 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, call, name):
         assert said.out == ""
         assert expected in said.err
         assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["summary", "summary --json", "watch --once"])
+def test_a_run_that_is_damaged_within_hides_no_other(tmp_path, monkeypatch, call, line):
+    monkeypatch.setattr(record.history, "SEGMENT_BYTES", 1)
+    for name in ("bad", "good"):
+        make(tmp_path / name, "es", generations=4).close()
+    segment = next((tmp_path / "bad/history").iterdir())
+    flip(segment)
+    said = call(line, tmp_path / "bad", tmp_path / "good", code=65)
+    assert said.err == f"{segment}: damaged: its sha256 differs from the one written with it\n"
+    assert "good" in said.out
+
+
+def test_a_run_that_is_replaced_while_it_is_read_is_a_sentence(monkeypatch, capsys):
+    def gone(options):
+        raise Unreadable("a/metrics.h5: the run has gone back")
+
+    monkeypatch.setattr(command("summary"), "main", gone)
+    assert main(["summary", "a"]) == 65
+    assert capsys.readouterr().err == "a/metrics.h5: the run has gone back\n"
 
 
 def test_a_terminal_of_another_encoding_gets_every_line(tmp_path):
