@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import launchers
 import pytest
@@ -100,6 +101,12 @@ def test_a_task_that_cannot_be_made_is_2_and_the_rest_looked_at(refused, tmp_pat
     assert re.search(r"on ranks 0 +WRONG: TaskError: .*HalfCheetah", found["task"])
     assert not {"physics", "torch", "run"} & {*found}
     assert re.match(r"token read on 1 of 1 node\(s\) +ok", found["all nodes"])
+
+
+def test_a_disk_with_little_room_is_not_filled(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory.shutil, "disk_usage", lambda place: SimpleNamespace(free=2**26))
+    (room,) = directory.space(tmp_path)
+    assert (room.subject, room.remedy[:6]) == ("free space", "little")
 
 
 def test_a_place_that_is_a_file_is_2(refused, tmp_path):
