@@ -40,7 +40,8 @@ def format_value(value: Any) -> str:
     """Format a value for a person: four digits of a float, - where it is missing."""
     if is_missing(value):
         return "-"
-    return f"{float(f'{value:.4g}'):,g}" if isinstance(value, float) else str(value)
+    text = f"{float(f'{value:.4g}'):,g}" if isinstance(value, float) else str(value)
+    return text if text.isprintable() else repr(text)[1:-1]  # a name may have a line's end in it
 
 
 def markdown(rows: list[list[str]]) -> list[str]:

@@ -154,6 +154,12 @@ def test_table_in_markdown(tmp_path, call):
     assert second.startswith(f"| HalfCheetah-v5 | - | {es} | 10,277 ± 404 | 10,986 ± 320 |")
 
 
+def test_a_row_is_a_line_whatever_is_in_a_name():
+    """A name of another user's run may end lines, or clear a terminal."""
+    rows = [{"run": "a\nb\x1b[2J\udcff"}, {"run": "läufe 2"}]
+    assert tables.render(rows, "text") == "run\na\\nb\\x1b[2J\\udcff\nläufe 2"
+
+
 def test_table_in_csv_and_json(tmp_path, call):
     runs, out = three(tmp_path, "dm_control:walker-walk-v0"), tmp_path / "x" / "t.csv"
     row = json.loads(call("table --format json", *runs).out)
