@@ -395,3 +395,25 @@ def test_what_larger_networks_come_to_is_in_its_record():
         assert speed == f"{rows[-1].gradient_updates / end:,.0f}"
         found.add((name, units, 33))
     assert found == runs.keys()
+
+
+def test_what_two_slower_cores_come_to_is_in_its_record():
+    runs, page = runs_of("drawn.csv"), (RECORDS / "two-cores.md").read_text()
+    section = page.split("## Slower cores", 1)[1].split("\n## ", 1)[0]
+    found, ratios, variants = set(), [], ("drawn one by one", "drawn together")
+    for name, *cells in re.findall(r"^\| (\S+) \| \d \|(.*)\|(.*)\|(.*)\|(.*)\|$", section, re.M):
+        for variant, returns, updates in zip(variants, cells[:2], cells[2:], strict=True):
+            ends = [
+                runs[name, variant, seed][-1] for seed in (93, 94) if (name, variant, seed) in runs
+            ]
+            found |= {(name, variant, end.seed) for end in ends}
+            assert returns.strip() == ", ".join(f"{end.better:,.0f}" for end in ends)
+            assert updates.strip() == ", ".join(
+                f"{end.gradient_updates / 1000:,.0f}" for end in ends
+            )
+    assert found == runs.keys()
+    for name, variant, seed in runs:
+        if variant == "drawn together":
+            before, now = (runs[name, each, seed][-1].gradient_updates for each in variants)
+            ratios.append(now / before)
+    assert f"SAC makes {min(ratios):.2f} to {max(ratios):.2f} times the\nupdates now" in page
