@@ -103,7 +103,8 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
     if not len(seen):
         return "-"
     spread = float(seen.std(ddof=1)) if len(seen) > 1 else np.nan
-    form = ",.0f" if (seen == seen.round()).all() else f",.{digits(Cell(value, spread))}f"
+    whole = (seen == seen.round()).all() and value == round(value)
+    form = ",.0f" if whole else f",.{digits(Cell(value, spread))}f"
     found = f"**{value:{form}}**" if bold else f"{value:{form}}"
     if len(seen) > 1:
         found += " [{}, {}]".format(*(f"{float(end):{form}}" for end in interval([seen])))
