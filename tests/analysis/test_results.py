@@ -187,6 +187,13 @@ def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
     ]
 
 
+def test_who_is_nowhere_at_the_time_has_a_dash_for_its_steps(tmp_path, call):
+    rows = [*history("ES", 0, [(10, 9, 1.0, None)]), *history("SAC", 0, [(10, 2, None, 3.0)])]
+    told = lines(call, stored(tmp_path / "r.csv", rows))
+    (line,) = [line for line in told if line.startswith("| ES")]
+    assert line.endswith("| - | 1 | - |")
+
+
 def test_one_seed_has_no_interval_and_no_verdict(tmp_path, call):
     es, sac = history("ES", 0, [(10, 2, -1.25, None)]), history("SAC", 0, [(10, 2, 3, None)])
     told = lines(call, stored(tmp_path / "r.csv", es))

@@ -133,8 +133,8 @@ def task_table(
     task = runs[0].rows[0].task
     printed = select_results(["esac"], [task])[0][task] if papers else {}
     heads = [head for head, _, _ in columns]
-    taken = f"steps, updates within {compact(seconds)} s"
-    table = [["variant", *heads, taken, *["the paper"] * papers]]
+    last = f"steps, updates within {compact(seconds)} s"
+    table = [["variant", *heads, last, *["the paper"] * papers]]
     best = [
         np.nanmax([-np.inf, *(iqm_all(values(t, axis, limit, y)) for t in labels.values())])
         for _, axis, limit in columns
@@ -151,7 +151,8 @@ def task_table(
         if field == y:
             run_cells = [text.replace("*", "") for text in cells]
             counts = (values(traces, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
-            line[-1] = ", ".join(compact(statistic(count)) for count in counts)
+            taken = [statistic(count) for count in counts]
+            line[-1] = ", ".join(map(compact, taken)) if np.isfinite(taken).all() else "-"
         paper = printed.get(f"{name.upper()} [esac]")
         table.append([*line, *[as_printed(paper) if paper else "-"] * papers])
     yield from (f"## {title}", "", *markdown(table))
