@@ -239,6 +239,7 @@ def test_verdicts_at_what_both_have_reached(tmp_path, call):
     ("ours", "theirs", "said"),
     [
         ([10.0, 12], [1, 3], "yes: +9 [7, 11]"),
+        ([12345.6, 12345.6], [0, 0], "yes: +12,350 [12,350, 12,350]"),
         ([1.0, 3], [10, 12], "no: -9 [-11, -7]"),
         ([0.0, 12], [4, 6], "not separated: +1 [-6, 8]"),
         ([0.0, 8], [4, 6], "not separated: -1 [-6, 4]"),
