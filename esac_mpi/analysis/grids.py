@@ -22,7 +22,8 @@ def interpolate(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]
     """Return (x [points], values [seeds, points]) where all have values; note early ends."""
     ends = [curve.x[-1] for curve in curves]
     first, last = max(curve.x[0] for curve in curves), min(ends)
-    if short := [c.origin.name for c in curves if c.x[-1] < SHORT * max(ends)]:
+    short = [c.origin.name for c in curves if c.x[-1] < SHORT * max(ends)]
+    if short and last >= first:
         reach = f"its shortest run, {last / max(ends):.0%} of its longest; short: {shorten(short)}"
         note(f"{name} on {curves[0].origin.task} is drawn as far as {reach}")
     x = np.linspace(first, last, POINTS if last > first else int(last == first))

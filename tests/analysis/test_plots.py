@@ -223,11 +223,12 @@ def test_one_seed_has_a_line_and_no_interval(tmp_path):
     assert sorted(named(axes.texts)) == ["ES, seed 0", "ESAC, seed 0"]
 
 
-def test_seeds_without_a_common_place_are_drawn_each(tmp_path):
+def test_seeds_without_a_common_place_are_drawn_each(tmp_path, capsys):
     later = make(tmp_path / "b", (None, None, 20, 30), seed=1)
     drawing = panel(opened(make(tmp_path / "a", (0, 10)), later))
     assert [line.get_ydata().tolist() for line in drawing.axes[0].lines] == [[0, 10], [20, 30], []]
     assert named(drawing.legends[0].texts) == ["ES, 2 seeds (nowhere all of them)"]
+    assert "is drawn as far" not in capsys.readouterr().err
 
 
 def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
