@@ -86,6 +86,18 @@ def wrapped_panels(
     return figure, axes.flat[:count]
 
 
+class InUnits(matplotlib.ticker.MaxNLocator):
+    """Puts ticks at round numbers of a unit that is so long in the axis's own."""
+
+    def __init__(self, length: float) -> None:
+        super().__init__(steps=[1, 2, 5, 10])
+        self._length = length
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        within = super().tick_values(vmin / self._length, vmax / self._length)
+        return [tick * self._length for tick in within]
+
+
 def name_axis(axes: Axes, x: Axis) -> None:
     """Name the horizontal axis, in its unit; times are drawn in seconds."""
     name = "wall time, computed" if isinstance(x, int) else AXES[x]
@@ -95,8 +107,7 @@ def name_axis(axes: Axes, x: Axis) -> None:
             ("h", 3600) if seconds >= 7200 else ("min", 60) if seconds >= 300 else ("s", 1)
         )
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
-        steps = [1, 2, 3, 6, 10] if length > 1 else [1, 2, 5, 10]
-        axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(steps=steps))
+        axes.xaxis.set_major_locator(InUnits(length))
         name = f"{name} [{unit}]"
     elif x.endswith("steps"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))

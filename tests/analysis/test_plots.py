@@ -231,6 +231,23 @@ def test_seeds_without_a_common_place_are_drawn_each(tmp_path, capsys):
     assert "is drawn as far" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(200, ["0 s", "100 s", "200 s"]), (600, ["0 min", "2 min", "10 min"]),
+     (7200, ["0 h", "1 h", "2 h"])],
+)  # fmt: skip
+def test_times_stand_at_round_numbers_of_their_unit(seconds, shown):
+    drawing, panels = figures.panels(1, 1)
+    axes = panels[0, 0]
+    axes.plot([0, seconds], [0, 1])
+    figures.name_axis(axes, "wall")
+    drawing.canvas.draw()
+    unit = axes.get_xlabel().removeprefix("wall time [").removesuffix("]")
+    ticks = [f"{text} {unit}" for text in named(axes.get_xticklabels())]
+    assert {*shown} <= {*ticks}
+    assert max(map(len, ticks)) < 9
+
+
 def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
     runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
     many, few = panel(runs), panel(runs[:6])
