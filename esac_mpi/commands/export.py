@@ -1,7 +1,8 @@
 """Export a policy for other software, or a run's history as CSV or TensorBoard curves.
 
     esac-mpi export RUN|POLICY --format torchscript|onnx|npz [--out FILE]
-    esac-mpi export RUN... --format csv|tensorboard [--follow] [--out FOLDER]
+    esac-mpi export RUN... --format csv [--out FILE]
+    esac-mpi export RUN... --format tensorboard [--follow] [--out FOLDER]
 
 Examples:
     esac-mpi export runs/Hopper-v5-esac-seed0 --format onnx         # writes policy.onnx there
@@ -12,7 +13,7 @@ torchscript   float32 [o] or [m, o] -> float32 [a] or [m, a] in the task's bound
 onnx          "observation" float32 [m, o] -> "action" float32 [m, a]; needs torch, onnx, onnxscript
 npz           the arrays; docs/how-to/export.md has the formula; needs numpy
 csv           a row a generation; columns as in docs/reference/hdf5.md; of fitness and evaluations
-              mean, min and max
+              mean, min and max. FILE takes one run
 tensorboard   curves against --step: eval/mean_reward, rollout/ep_rew_mean (of 50 episodes),
               rollout/ep_len_mean, time/fps, train/... as stable-baselines3 calls them, others by
               their HDF5 names. FOLDER gets a folder for each run. --follow adds new rows while runs
