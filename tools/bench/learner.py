@@ -61,7 +61,8 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
 
 def competitors(size: Size) -> Turns:
     """Return the turns of ours and of its peers, made when they are first taken."""
-    found: Turns = {"ours": lazily(partial(ours, "sac", size, {}))}
+    by_torch = {"learner.kernels": "torch"}  # else auto is the compiled ones
+    found: Turns = {"ours": lazily(partial(ours, "sac", size, by_torch))}
     alone = size.threads == 1 and size.device == "cpu"
     if alone and learners.load("cpu").KIND:
         found["ours compiled"] = lazily(partial(ours, "sac", size, {"learner.kernels": "compiled"}))
