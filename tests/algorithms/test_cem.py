@@ -9,8 +9,8 @@ from words import words
 from esac_mpi.algorithms import cem, cem_rl
 from esac_mpi.config import load
 from esac_mpi.host import cooperative
-from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import individuals
+from esac_mpi.learners.updates import Update
 from esac_mpi.operators import noise
 from esac_mpi.operators.distribution import Gaussian, rank_weights, refit
 from esac_mpi.operators.noise import Purpose, generator
@@ -247,19 +247,19 @@ def test_a_parallel_critic_is_taught_for_the_mean(world, monkeypatch):
 @pytest.mark.parametrize("breaking", [0, 3])
 def test_every_step_and_update_is_counted(breaking, world, monkeypatch):
     """Where an episode breaks, its last step is counted and not learned from."""
-    steps, taught, honest, env = [], [], lessons.CEM._teach_once, Ending()
+    steps, taught, honest, env = [], [], Update.learn_actor, Ending()
 
     class Adam(individuals.Adam):
         def step(self):
             steps.append(1)
             super().step()
 
-    def teach_once(*given):
+    def learn_actor(update):
         taught.append(1)
-        return honest(*given)
+        return honest(update)
 
     monkeypatch.setattr(individuals, "Adam", Adam)
-    monkeypatch.setattr(lessons.CEM, "_teach_once", teach_once)
+    monkeypatch.setattr(Update, "learn_actor", learn_actor)
     env.breaking = breaking
     small = made(world, "cem_rl", *SMALL, "--cem_rl.fitness_episodes", 2, env=env)
     counters = small.state.counters

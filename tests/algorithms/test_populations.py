@@ -13,7 +13,6 @@ from esac_mpi.config import load
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.envs import TaskError, make
 from esac_mpi.host.stop import Abandoned, GivenUp
-from esac_mpi.learners import cem as lessons
 from esac_mpi.learners import deterministic as learner
 from esac_mpi.learners import individuals
 from esac_mpi.play import experience
@@ -27,7 +26,7 @@ NAMES = ["cem", "cem_rl", *FORMS]
 
 LESSONS = [  # parts of a generation: a function, and which call of it
     (experience, "explore", 2),
-    (lessons.CEM, "_teach_once", 3),
+    (learner.DeterministicUpdate, "learn_actor", 3),
     (individuals.Individuals, "trained", 2),
     (experience, "explore", 6),  # of a trained one
 ]
@@ -100,7 +99,7 @@ def test_without_a_finite_return_the_run_ends_as_it_was(name, before, world):
 KILLS = {
     "cem_rl": [
         ("esac_mpi.play.experience:explore", 20),
-        ("esac_mpi.learners.cem:CEM._teach_once", 50),
+        ("esac_mpi.learners.deterministic:DeterministicUpdate.learn_actor", 50),
         ("esac_mpi.learners.individuals:Individuals.trained", 4),
         ("esac_mpi.algorithms.cem_rl:remember", 3),
         ("esac_mpi.record.files:_keep", 2),
