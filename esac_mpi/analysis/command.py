@@ -211,9 +211,10 @@ def print_all(lines: Iterable[object], options: Collection[str] = ("out",)) -> i
             raise
         named = error.filename is not None  # of one that is open, as on a full disk, it is not
         told = f"{error.filename if named else 'what was being written'}: {error.strerror}"
-        places = [f"; choose another --{name}" for name in ("out", "root") if name in options]
+        place = next((name for name in ("out", "root") if name in options), "")
+        advice = place and f"; choose another --{place}"
         # a library's own error may be a text alone
-        complain("".join([told, *places[:1]]) if error.strerror else error)
+        complain(f"{told}{advice}" if error.strerror else error)
         return WRONG_USAGE if named else NotSaved.code
     return 0
 

@@ -36,11 +36,16 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and np.isnan(value))
 
 
+def four_digits(value: float, sign: str = "") -> str:
+    """Format a number in four digits, without an exponent below a million."""
+    return f"{float(f'{value:.4g}'):{sign},g}"
+
+
 def format_value(value: Any) -> str:
     """Format a value for a person: four digits of a float, - where it is missing."""
     if is_missing(value):
         return "-"
-    text = f"{float(f'{value:.4g}'):,g}" if isinstance(value, float) else str(value)
+    text = four_digits(value) if isinstance(value, float) else str(value)
     return text if text.isprintable() else repr(text)[1:-1]  # a name may have a line's end in it
 
 

@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> Iterator[Path]:
             yield Path(shutil.copytree(data_folder() / folder, place / folder))
         except shutil.Error as error:  # of each file, as on a full disk
             # which were not there: the same command is to begin anew
-            for copied in FOLDERS[: FOLDERS.index(folder) + 1]:
+            for copied in FOLDERS:
                 shutil.rmtree(place / copied, ignore_errors=True)
             _, file, why = error.args[0][0]
             raise Unusable(f"{file}: {why}", NotSaved.code) from error

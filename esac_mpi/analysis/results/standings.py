@@ -27,7 +27,7 @@ from esac_mpi.analysis.results.traces import (
     values,
 )
 from esac_mpi.analysis.returns import BETTER
-from esac_mpi.analysis.tables import Cell, digits, markdown
+from esac_mpi.analysis.tables import Cell, digits, four_digits, markdown
 from esac_mpi.analysis.tables import format_cell as as_printed
 from esac_mpi.host.log import compact
 
@@ -172,11 +172,6 @@ def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
         yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
 
 
-def four(value: float, sign: str = "") -> str:
-    """Format a number in four figures, without an exponent below a million."""
-    return f"{float(f'{value:.4g}'):{sign},g}"
-
-
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
     """Bootstrap the 95 % interval of mean(ours) - mean(theirs), each [seeds]."""
     random = np.random.default_rng(0)
@@ -194,10 +189,10 @@ def verdict(ours: np.ndarray, theirs: np.ndarray) -> str:
     gap = float(ours.mean() - theirs.mean())
     tail = f", {without} seed{'s' * (without > 1)} without a value by then" if without else ""
     if min(len(ours), len(theirs)) < 2:
-        return f"not separated: {four(gap, '+')}, one seed has no interval{tail}"
+        return f"not separated: {four_digits(gap, '+')}, one seed has no interval{tail}"
     low, high = difference(ours, theirs)
     said = "yes" if low > 0 else "no" if high < 0 else "not separated"
-    return f"{said}: {four(gap, '+')} [{four(low)}, {four(high)}]{tail}"
+    return f"{said}: {four_digits(gap, '+')} [{four_digits(low)}, {four_digits(high)}]{tail}"
 
 
 def champion_of(labels: Collection[str], name: str) -> str:
