@@ -14,8 +14,8 @@ from esac_mpi.learners.training import Streams
 from esac_mpi.operators.policy import CLIP, Normaliser
 from esac_mpi.play.transitions import columns, width
 
-# of transitions that are drawn at once, for as many updates as that holds: a part of a core's cache
-DRAWN, MOST_AHEAD = 2**18, 16  # [bytes], [updates]
+MOST_AHEAD = 16  # updates that transitions are drawn for at once
+DRAWN = 2**18  # of these transitions, at most: a part of a core's cache [bytes]
 
 
 class Critic(Protocol):
