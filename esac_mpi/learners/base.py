@@ -12,15 +12,16 @@ from torch import Tensor
 
 from esac_mpi import config as configuration
 from esac_mpi.comm import contracts
-from esac_mpi.envs import Env, transition
+from esac_mpi.envs import LARGEST, Env, transition
 from esac_mpi.learners import LearnerNotFinite, Start, gpu, training
 from esac_mpi.learners.chunks import Chunks
+from esac_mpi.learners.explorers import Explorer, Taken
 from esac_mpi.learners.network import Adam, Network, Operations, assign
 from esac_mpi.learners.replay import Replay
 from esac_mpi.learners.training import Streams
 from esac_mpi.learners.updates import Critic, Update
-from esac_mpi.operators.kernels import count_in, finite, layer_normalised
-from esac_mpi.operators.policy import Layer, Layout, Normaliser
+from esac_mpi.operators.kernels import count_in, finite
+from esac_mpi.operators.policy import Layout, Normaliser
 from esac_mpi.play.learner_phases import Phase, Steps
 
 
@@ -255,53 +256,77 @@ class GradientLearner(Learner):
         episode's return (nan: unstable). lengths: gets the steps of those whose return is finite.
         """
         first, stop = self.env_steps, self.env_steps + steps
-        actor = self.actor.numpy()
+        explorer = self._explorer(env, random)
         while self.env_steps < stop or (len(returns) < episodes and not cut):
             start = training.start_episode(env, self.seed, k, returns)
             if start is None:
                 continue
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps
             while not ended and not (cut and self.env_steps == stop):
-                action = self._action(actor, observation, random)
-                self.env_steps += 1
-                if self.seen is not None:
-                    count_in(self.seen, observation)
-                answer = transition(env, action)
-                if answer is None:
-                    total, ended = math.nan, True
+                if explorer.loop is None or self.env_steps < self.options.start_steps:
+                    rewards, observation, ended = self._step(env, explorer, observation, random)
                 else:
-                    next_observation, reward, terminated, truncated = answer
-                    self.replay.add(observation, action, reward, next_observation, terminated)
+                    made = self.env_steps - first
+                    most = began + env.horizon - self.env_steps
+                    most = min(most, steps - made) if cut else most
+                    most = min(most, every - made % every) if every else most
+                    rewards, observation, ended = self._run(env, explorer, observation, most)
+                    ended = ended or self.env_steps == began + env.horizon
+                for reward in rewards:
                     total += reward
-                    ended = terminated or truncated
-                    observation = next_observation
                 learns = every > 0 and (self.env_steps - first) % every == 0
                 yield learns
                 if learns:
-                    actor = self.actor.numpy()
+                    explorer.refresh()
             if ended:
                 returns.append(total)
                 if math.isfinite(total):
                     lengths.append(self.env_steps - began)
 
-    def _action(
-        self, actor: list[Layer], observation: np.ndarray, random: np.random.Generator
-    ) -> np.ndarray:
-        """Draw an action in [-1, 1], float32 [a]: uniform for start_steps, then the actor's.
+    def _explorer(self, env: Env, random: np.random.Generator) -> Explorer:
+        """Return what draws the actor's actions in a phase."""
+        return Explorer(self.actor, self._activation, self.normaliser, self._explored, random)
 
-        actor: by `Network.numpy()`.
-        """
+    def _step(
+        self, env: Env, explorer: Explorer, observation: np.ndarray, random: np.random.Generator
+    ) -> Taken:
+        """Take a step, at random among the first start_steps, and keep its transition."""
         if self.env_steps < self.options.start_steps:
-            return random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
-        if self.normaliser is not None:
-            observation = self.normaliser(observation)
-        output = forward(actor, self._activation, observation, self.actor.layout.linear)
-        action = self._explored(output, random)
+            action = random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
+        else:
+            action = explorer(observation)
+            self._check_action(action)
+        self.env_steps += 1
+        if self.seen is not None:
+            count_in(self.seen, observation)
+        answer = transition(env, action)
+        if answer is None:
+            return Taken([math.nan], observation, True)
+        next_observation, reward, terminated, truncated = answer
+        self.replay.add(observation, action, reward, next_observation, terminated)
+        return Taken([reward], next_observation, terminated or truncated)
+
+    def _run(self, env: Env, explorer: Explorer, observation: np.ndarray, most: int) -> Taken:
+        """Take up to `most` steps in the task's closed loop, and keep their transitions."""
+        run, rows = explorer.run(observation, most)
+        self._check_action(run.actions)
+        self.env_steps += len(run.rewards)
+        if self.seen is not None:
+            for row in run.observations[: len(run.rewards)]:
+                count_in(self.seen, row)
+        self.replay.add_rows(rows)
+        rewards = [reward if abs(reward) <= LARGEST else math.nan for reward in run.rewards]
+        observation, ended = run.observations[-1], run.terminated
+        if env.unstable or not finite(observation):
+            rewards[-1], ended = math.nan, True
+        return Taken(rewards, observation, ended)
+
+    def _check_action(self, action: np.ndarray) -> None:
+        """Raise LearnerNotFinite for an action, or some, that is not finite."""
         if not finite(action):
             raise LearnerNotFinite(
                 f"the actor's action is not finite at training step {self.env_steps}"
             )
-        return action
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Return the output's tanh, in [-1, 1], float32 [a]: an action without noise."""
@@ -370,21 +395,3 @@ class GradientLearner(Learner):
         parts = {"losses": self.update.sums, **followers, **stepped}
         bad = [name for name, tensor in parts.items() if not torch.isfinite(tensor).all()]
         refuse(self.NAME, bad, self.env_steps)
-
-
-def forward(
-    layers: Sequence[Layer], activation: str, x: np.ndarray, linear: float = 0.0
-) -> np.ndarray:
-    """Return the output [out] for one input x [in], without torch's overhead at every step.
-
-    layers: by `Network.numpy()`. linear: of the network's layout.
-    """
-    seen = x
-    for weight, bias, gain, shift in layers[:-1]:
-        x = x @ weight + bias[0]
-        if gain is not None:
-            x = layer_normalised(x, gain[0], shift[0])
-        x = np.maximum(x, 0.0) if activation == "relu" else np.tanh(x)
-    if len(x) < len(layers[-1].weight):
-        x = np.concatenate([np.float32(1 / linear) * x, np.float32(linear) * seen])
-    return x @ layers[-1].weight + layers[-1].bias[0]

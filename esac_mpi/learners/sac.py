@@ -24,9 +24,11 @@ import torch
 from torch import Tensor
 
 from esac_mpi import config as configuration
+from esac_mpi.envs import Env
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.compiled import CompiledUpdate
+from esac_mpi.learners.explorers import CompiledExplorer, Explorer
 from esac_mpi.learners.network import Adam, Network
 from esac_mpi.learners.sac_update import LOG_STD_MAX, LOG_STD_MIN, Parts, SACUpdate
 from esac_mpi.operators.policy import Layout
@@ -82,6 +84,11 @@ class SAC(GradientLearner):
         """A copy of the actor's hidden layers and mean, float32 [d], in the policy's layout."""
         values, a = self.actor.values.cpu().numpy(), self._actions
         return np.concatenate([values[: self._trunk], values[-2 * a : -a]])
+
+    def _explorer(self, env: Env, random: np.random.Generator) -> Explorer:
+        if self.compiled:
+            return CompiledExplorer(self.actor, env, self.normaliser, random)
+        return super()._explorer(env, random)
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Draw an action in [-1, 1], float32 [a]: tanh of a Gaussian; output: [mean; log std]."""

@@ -48,6 +48,22 @@ static inline float logarithm(float u)
     return e * 0.693147182f + (f + (p * f - 0.5f) * f2);
 }
 
+/* e^x of -87 to 88, in 2 units of the last place; polynomial of Cephes expf. nan stays nan. */
+static inline float exponential(float x)
+{
+    const float y = clipped(x, -87.0f, 88.0f);
+    const float shifted = y * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: its last bits are n */
+    const float n = shifted - 12582912.0f;
+    const float r = y - n * 0.693359375f - n * -2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    return (p * (r * r) + r + 1.0f) * float_of((bits_of(shifted) + 127u - 0x4B400000u) << 23);
+}
+
 /* Transpose four rows and columns. */
 static inline void transpose_four(const float *from, size_t width, float *to, size_t to_width)
 {

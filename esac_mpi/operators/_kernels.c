@@ -244,8 +244,8 @@ static PyObject *philox(PyObject *module, PyObject *args)
 /* ---- Perceptron ---- */
 
 /* kernels.py holds a build to it; 1: without layer_norm, 2: without count_in, 3: without finite,
-   4: without Loop and linear */
-enum { INTERFACE = 5 };
+   4: without Loop and linear, 5: without draws */
+enum { INTERFACE = 6 };
 enum {
     OUTPUT_LANES = 16
 }; /* outputs are padded to whole vectors; the padding is zero and no layer reads it */
@@ -262,6 +262,8 @@ typedef struct {
     PyObject_HEAD int layers, tanh_hidden, tanh_output, layer_norm;
     int path;            /* inputs of the last layer that are the observation, after its units */
     float linear, units; /* factors of the observation and of the units there */
+    int draws;           /* whether the sums of the last layer are [mean; log std] of a Gaussian */
+    int acts;            /* numbers of an action */
     Py_ssize_t d;
     Layer *layer;
     void *memory; /* one allocation; the pointers below and those of the layers lie in it */
@@ -461,7 +463,7 @@ static int observe(Perceptron *self, PyObject *object, const float *mean, const 
     return 0;
 }
 
-/* Run the layers from x[0]; return the last one's output, squashed to [-1, 1]. */
+/* Run the layers from x[0]; return the last one's output, in [-1, 1] unless actions are drawn. */
 static float *forward(Perceptron *self)
 {
     float *x = self->x[0], *y = self->x[1];
@@ -484,6 +486,8 @@ static float *forward(Perceptron *self)
         y = other;
     }
     const Layer *last = self->layer + self->layers - 1;
+    if (self->draws)
+        return y;
     if (self->tanh_output)
         tanh_in_place(y, last->padded);
     else
@@ -492,11 +496,16 @@ static float *forward(Perceptron *self)
     return y;
 }
 
-/* Write the action for what x[0] holds, in the bounds if `scale`. */
+/* Write the action for what x[0] holds, in the bounds if `scale`. One that is drawn takes the place
+   of the standard normals that it is drawn by. */
 static void decide(Perceptron *self, int scale, float *action)
 {
-    const float *y = forward(self);
-    for (int o = 0; o < self->layer[self->layers - 1].outputs; o++) {
+    float *y = forward(self);
+    for (int o = 0; self->draws && o < self->acts; o++) {
+        const float std = exponential(clipped(y[self->acts + o], -20.0f, 2.0f));
+        y[o] = hyperbolic_tangent(y[o] + std * action[o]);
+    }
+    for (int o = 0; o < self->acts; o++) {
         const float in_range = self->centre[o] + self->half[o] * y[o]; /* but for rounding */
         action[o] = scale ? clipped(in_range, self->low[o], self->high[o]) : y[o];
     }
@@ -504,7 +513,8 @@ static void decide(Perceptron *self, int scale, float *action)
 
 PyDoc_STRVAR(act_doc, "act(observation, out, scale, mean, std): write the action [action] to out, "
                       "in [-1, 1] or in the bounds.\n\n"
-                      "mean and std are float32 [observation] or None.");
+                      "mean and std are float32 [observation] or None. With draws out has the "
+                      "standard normals of the action.");
 
 static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -512,13 +522,12 @@ static PyObject *act(Perceptron *self, PyObject *const *args, Py_ssize_t n)
         PyErr_SetString(PyExc_TypeError, "act(observation, out, scale, mean, std)");
         return NULL;
     }
-    const int size = self->layer[0].inputs, outputs = self->layer[self->layers - 1].outputs,
-              scale = PyObject_IsTrue(args[2]);
+    const int size = self->layer[0].inputs, scale = PyObject_IsTrue(args[2]);
     Py_buffer out, mean = {0}, std = {0};
     PyObject *result = NULL;
     if (scale < 0)
         return NULL;
-    if (numbers_of(args[1], &out, 'f', outputs, PyBUF_WRITABLE, "out") < 0)
+    if (numbers_of(args[1], &out, 'f', self->acts, PyBUF_WRITABLE, "out") < 0)
         return NULL;
     if (args[3] != Py_None &&
         (numbers_of(args[3], &mean, 'f', size, 0, "mean") < 0 ||
@@ -626,6 +635,7 @@ static int measure(Perceptron *self, PyObject *sizes)
         self->d +=
             (Py_ssize_t)self->layer[l].outputs * (self->layer[l].inputs + self->layer[l].vectors);
     }
+    self->acts = self->layer[self->layers - 1].outputs / (1 + self->draws);
     return 0;
 }
 
@@ -650,29 +660,29 @@ static PyObject *perceptron_new(PyTypeObject *type, PyObject *args, PyObject *kw
     PyObject *sizes, *low_object, *high_object;
     const char *activation, *output;
     Py_buffer low, high;
-    int layer_norm = 0;
+    int layer_norm = 0, draws = 0;
     double linear = 0.0;
-    if (!PyArg_ParseTuple(args, "O!ssOO|pd", &PyTuple_Type, &sizes, &activation, &output,
-            &low_object, &high_object, &layer_norm, &linear))
+    if (!PyArg_ParseTuple(args, "O!ssOO|pdp", &PyTuple_Type, &sizes, &activation, &output,
+            &low_object, &high_object, &layer_norm, &linear, &draws))
         return NULL;
     Perceptron *self = (Perceptron *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
     self->layer_norm = layer_norm;
+    self->draws = draws;
     self->linear = (float)linear;
     self->units = linear != 0.0 ? (float)(1.0 / linear) : 1.0f;
     self->tanh_hidden = choice("activation", activation, "tanh", "relu");
     self->tanh_output = self->tanh_hidden < 0 ? -1 : choice("output", output, "tanh", "clip");
     if (self->tanh_output < 0 || measure(self, sizes) < 0 || allocate(self) < 0)
         goto fail;
-    const int outputs = self->layer[self->layers - 1].outputs;
-    if (numbers_of(low_object, &low, 'f', outputs, 0, "low") < 0)
+    if (numbers_of(low_object, &low, 'f', self->acts, 0, "low") < 0)
         goto fail;
-    if (numbers_of(high_object, &high, 'f', outputs, 0, "high") < 0) {
+    if (numbers_of(high_object, &high, 'f', self->acts, 0, "high") < 0) {
         PyBuffer_Release(&low);
         goto fail;
     }
-    for (int o = 0; o < outputs; o++) {
+    for (int o = 0; o < self->acts; o++) {
         const float bottom = ((float *)low.buf)[o], top = ((float *)high.buf)[o];
         self->low[o] = bottom;
         self->high[o] = top;
@@ -696,7 +706,7 @@ static PyMethodDef perceptron_methods[] = {
 static PyTypeObject perceptron_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.operators._kernels.Perceptron",
     .tp_doc = PyDoc_STR("Perceptron(sizes, activation, output, low, high, layer_norm=False, "
-                        "linear=0.0): a policy's forward pass."),
+                        "linear=0.0, draws=False): a policy's forward pass."),
     .tp_basicsize = sizeof(Perceptron),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = perceptron_new,
@@ -880,7 +890,8 @@ PyDoc_STRVAR(run_doc,
     "run(network, mean, std, observations, traces, actions): take n steps, or fewer.\n\n"
     "observations float32 [n + 1, seen], traces float64 [n + 1, traced], actions float32\n"
     "[n, action]: what the steps begin with in row 0; of no steps, the state as it is.\n"
-    "network: a Perceptron, which fills in the actions; None: they are given.");
+    "network: a Perceptron, which fills in the actions, with draws by the standard normals that\n"
+    "are there; None: they are given.");
 
 static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
 {
@@ -896,7 +907,7 @@ static PyObject *run(Loop *self, PyObject *const *args, Py_ssize_t n)
     const int given = network ? PyBUF_WRITABLE : 0;
     self->steps = 0;
     if (network &&
-        (network->layer[0].inputs != sees || network->layer[network->layers - 1].outputs != acts)) {
+        (network->layer[0].inputs != sees || network->acts != acts)) {
         PyErr_Format(PyExc_ValueError, "the network must have %zd inputs, %zd outputs", sees, acts);
         return NULL;
     }

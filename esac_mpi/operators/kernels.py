@@ -13,7 +13,7 @@ import numpy as np
 
 from esac_mpi.host.data_files import extension
 
-INTERFACE = 5  # what _kernels.c takes and returns
+INTERFACE = 6  # what _kernels.c takes and returns
 _kernels: Any = extension("esac_mpi.operators._kernels", INTERFACE)
 NAME = "compiled"  # in a run's provenance; earlier versions could do with "numpy"
 # added to the variance of a layer's sums: torch.nn.LayerNorm's; _kernels.c has it too
@@ -24,7 +24,8 @@ LAYER_NORM_EPSILON = 1e-5
 fill_normal: Any = _kernels.normal
 
 # The forward pass: load(theta [d]); act(observation, out, whether to scale to the bounds, mean,
-# std), both None where observations are not standardised.
+# std), both None where observations are not standardised. With draws the last layer is [mean; log
+# std], out has standard normals at first, and the action is SAC's: tanh(mean + std * normal).
 Perceptron: Any = _kernels.Perceptron
 
 # Policy and physics in turn, both read where the simulator holds them: Loop(ctrl, begin, advance,
@@ -32,9 +33,9 @@ Perceptron: Any = _kernels.Perceptron
 # *arguments). The first `sees` numbers of `views` are observed, clipped to `ranges`; the rest are
 # traced. run(network, mean, std, observations [n + 1], traces [n + 1], actions [n]) takes n steps,
 # or fewer: `steps`; `within` says whether the last trace was in range. Row 0 of observations is
-# acted on first. A network writes the actions; None: they are given. A trace at an end of its range
-# or beyond ends a run, and so does an observation that is not finite, or an alarm. Of no steps,
-# row 0 observes the state as it is.
+# acted on first. A network writes the actions, over the normals of drawn ones; None: they are
+# given. A trace at an end of its range or beyond ends a run, and so does an observation that is not
+# finite, or an alarm. Of no steps, row 0 observes the state as it is.
 Loop: Any = _kernels.Loop
 
 # count_in(sums, observation): adds float32 [o] to count, sum and sum of squares, float64 [3, o]

@@ -333,11 +333,11 @@ def test_an_actor_plays_with_noise_of_its_size(name):
     made = perturbed(learner(name, (3, 8, 8, 2), exploration_noise=0.05))
     policy = Policy(Layout((3, 8, 8, 2)), "relu", "tanh", -np.ones(2), np.ones(2)).set(made.theta)
     observation = np.array([0.1, -0.2, 0.3], np.float32)
-    made.env_steps, random = 30, np.random.default_rng(0)
+    random = np.random.default_rng(0)
 
     def draw(count):
-        layers = made.actor.numpy()
-        return np.stack([made._action(layers, observation, random) for _ in range(count)])
+        explorer = made._explorer(None, random)
+        return np.stack([explorer(observation) for _ in range(count)])
 
     drawn = draw(4000)
     assert drawn.dtype == np.float32

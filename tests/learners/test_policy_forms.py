@@ -12,7 +12,7 @@ from esac_mpi import envs
 from esac_mpi.config import Config, amend
 from esac_mpi.config.reads import find_unread
 from esac_mpi.config.run import automatic_gain
-from esac_mpi.learners.base import forward
+from esac_mpi.learners.explorers import forward
 from esac_mpi.learners.network import Network, Operations, Pass
 from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,10 +71,14 @@ def test_log_prob_holds_where_tanh_saturates(sign, kernels):
     assert sac.update.means(1)["entropy"] == pytest.approx(-log_prob, rel=1e-6)
 
 
-def test_an_action_is_drawn_as_from_torchs_distribution():
-    sac, observation = perturbed(learner((3, 8, 8, 2))), np.array([0.5, -1.0, 0.2], np.float32)
-    sac.env_steps = 1000
-    drawn = sac._action(sac.actor.numpy(), observation, np.random.default_rng(7))
+@pytest.mark.parametrize("linear", [False, True])
+@pytest.mark.parametrize("kernels", ["torch", *(["compiled"] if cpu.KIND else [])])
+def test_an_action_is_drawn_as_from_torchs_distribution(kernels, linear):
+    sac = perturbed(learner((3, 8, 8, 2), learner__kernels=kernels, policy__linear=linear))
+    observation = np.array([0.5, -1.0, 0.2], np.float32)
+    ends = np.ones(2, np.float32)
+    env = SimpleNamespace(low=-ends, high=ends, action_size=2)
+    drawn = sac._explorer(env, np.random.default_rng(7))(observation)
     noise = torch.from_numpy(np.random.default_rng(7).standard_normal(2, dtype=np.float32))
     action, _ = Plain(sac).policy(torch.from_numpy(observation[None]).double(), noise)
     assert np.abs(drawn - action[0].detach().numpy()).max() < 1e-6
