@@ -1,6 +1,6 @@
 """SAC updates/s, sampling included: ours, stable-baselines3's, SBX's, a CleanRL-style loop.
 
-All from random transitions of HalfCheetah's sizes.
+All from random transitions of HalfCheetah's sizes. And SAC's own steps/s, in C and by numpy.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from esac_mpi import learners
+from esac_mpi import envs, learners
 from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
 from esac_mpi.operators.policy import Layout
@@ -36,6 +36,9 @@ class Size(NamedTuple):
         return f"{len(self.hidden)}x{self.hidden[0]} batch={self.batch}"
 
 
+TASKS = [  # whose own steps are measured
+    "HalfCheetah-v5", "Hopper-v5", "LunarLanderContinuous-v3", "dm_control/cartpole-swingup-v0"
+]  # fmt: skip
 NETS = [
     Size((32,) * 2, 128),
     Size((64,) * 2, 64),
@@ -57,6 +60,15 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
                 if {"ours compiled", peer} <= rates.keys():
                     ratio = rates["ours compiled"] / rates[peer]
                     yield Figure(case, f"ours compiled / {peer}", "ratio", ratio)
+    if learners.load("cpu").KIND:
+        size = Size((64,) * 2, 64, seconds=0.05 if quick else 0.7)
+        for task in TASKS[: 1 if quick else None]:
+            steps = {
+                name: lazily(partial(own_steps, task, size, kernels))
+                for name, kernels in (("in C", "compiled"), ("by numpy", "torch"))
+            }
+            rates = turns(steps, rounds or (1 if quick else 5))
+            yield from compare_rates(f"{task} 2x64", rates, "own steps/s")
 
 
 def competitors(size: Size) -> Turns:
@@ -134,10 +146,7 @@ def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
         f"{name}.start_steps": 0, f"{name}.updates_per_step": 50.0,
         "learner.threads": size.threads, "learner.device": size.device, **changes,
     }  # fmt: skip
-    config = amend(Config(), fields)
-    sizes = OBSERVATION, *size.hidden, ACTION
-    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
-    learner = learners.make(name, config, layout, layout.initial(0, 0))
+    learner = made(name, fields, (OBSERVATION, *size.hidden, ACTION))
     for observation, action, reward, next_observation in transitions():
         learner.replay.add(observation, action, reward, next_observation, False)
     phases, nothing = iter(range(10**9)), np.zeros((0, learner.replay.width), np.float32)
@@ -147,6 +156,29 @@ def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
         return cooperative.run(taken).gradient_updates
 
     return chunks(update, size, at_once=500)
+
+
+def made(name: str, fields: dict[str, Any], sizes: tuple[int, ...]) -> Any:
+    """Make a learner of ours."""
+    config = amend(Config(), fields)
+    layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
+    return learners.make(name, config, layout, layout.initial(0, 0))
+
+
+def own_steps(task: str, size: Size, kernels: str) -> Callable[[], Timed]:
+    """Return a turn of SAC's own steps without updates, observations standardised."""
+    env, phases = envs.make(task), iter(range(10**9))
+    fields = {
+        "policy.hidden": size.hidden, "sac.batch_size": size.batch, "sac.start_steps": 0,
+        "sac.updates_per_step": 0.0, "learner.kernels": kernels,
+    }  # fmt: skip
+    learner = made("sac", fields, (env.observation_size, *size.hidden, env.action_size))
+    sums = np.outer([100.0, 0.0, 100.0], np.ones(env.observation_size))
+
+    def step(_: int) -> int:
+        return cooperative.run(learner.begin(env, next(phases), 0, 1000, True, sums)).env_steps
+
+    return chunks(step, size)
 
 
 def sb3(size: Size) -> Callable[[], Timed]:
