@@ -263,14 +263,15 @@ class GradientLearner(Learner):
                 continue
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps
             while not ended and not (cut and self.env_steps == stop):
-                if explorer.loop is None or self.env_steps < self.options.start_steps:
+                run = explorer.run if self.env_steps >= self.options.start_steps else None
+                if run is None:
                     rewards, observation, ended = self._step(env, explorer, observation, random)
                 else:
                     made = self.env_steps - first
                     most = began + env.horizon - self.env_steps
                     most = min(most, steps - made) if cut else most
                     most = min(most, every - made % every) if every else most
-                    rewards, observation, ended = self._run(env, explorer, observation, most)
+                    rewards, observation, ended = self._take_over(env, *run(observation, most))
                     ended = ended or self.env_steps == began + env.horizon
                 for reward in rewards:
                     total += reward
@@ -306,9 +307,8 @@ class GradientLearner(Learner):
         self.replay.add(observation, action, reward, next_observation, terminated)
         return Taken([reward], next_observation, terminated or truncated)
 
-    def _run(self, env: Env, explorer: Explorer, observation: np.ndarray, most: int) -> Taken:
-        """Take up to `most` steps in the task's closed loop, and keep their transitions."""
-        run, rows = explorer.run(observation, most)
+    def _take_over(self, env: Env, run: Any, rows: np.ndarray) -> Taken:
+        """Count steps of the closed loop, and keep their transitions, rows [n, width]."""
         self._check_action(run.actions)
         self.env_steps += len(run.rewards)
         if self.seen is not None:

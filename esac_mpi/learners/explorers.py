@@ -28,7 +28,9 @@ class Explorer:
     start, or at the last `refresh`.
     """
 
-    loop: Recorder | None = None  # the task's closed loop, where steps are taken in it
+    # run(observation, most): takes up to so many steps in the task's closed loop, where there is
+    # one; returns the Run of envs.closed_loop and their transitions, as rows
+    run: Callable[[np.ndarray, int], tuple[Any, np.ndarray]] | None = None
 
     def __init__(
         self,
@@ -53,10 +55,6 @@ class Explorer:
         output = forward(self._layers, self._activation, observation, self._actor.layout.linear)
         return self._explored(output, self._random)
 
-    def run(self, observation: np.ndarray, most: int) -> tuple[Any, np.ndarray]:
-        """Take up to `most` steps in `loop`; return its Run and their transitions, as rows."""
-        raise NotImplementedError
-
 
 class CompiledExplorer(Explorer):
     """SAC's actor with relu in C: the formulas of Explorer, other bits.
@@ -79,7 +77,7 @@ class CompiledExplorer(Explorer):
         self._standard = (None, None) if normaliser is None else (normaliser.mean, normaliser.std)
         self._normals = np.empty((0, env.action_size), np.float32)
         if getattr(env, "closed_loop", None) is not None:
-            self.loop = Recorder(env, SLICE)
+            self._loop, self.run = Recorder(env, SLICE), self._run
         self.refresh()
 
     def refresh(self) -> None:
@@ -100,13 +98,11 @@ class CompiledExplorer(Explorer):
         self._network.act(observation, action, False, *self._standard)
         return action
 
-    def run(self, observation: np.ndarray, most: int) -> tuple[Any, np.ndarray]:
-        """Take up to `most` steps in `loop`; return its Run and their transitions, as rows."""
-        assert self.loop is not None
-        self.loop.count = 0
-        run = self.loop.run(self._drive, observation, min(most, SLICE))
+    def _run(self, observation: np.ndarray, most: int) -> tuple[Any, np.ndarray]:
+        self._loop.count = 0
+        run = self._loop.run(self._drive, observation, min(most, SLICE))
         self._normals = self._normals[len(run.rewards) :]
-        return run, self.loop.rows[: self.loop.count]
+        return run, self._loop.rows[: self._loop.count]
 
     def _drive(
         self, loop: Any, observations: np.ndarray, traces: np.ndarray, actions: np.ndarray
