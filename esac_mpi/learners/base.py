@@ -296,8 +296,8 @@ class GradientLearner(Learner):
             action = random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         else:
             action = explorer(observation)
-            self._check_action(action)
         self.env_steps += 1
+        self._check_action(action)
         if self.seen is not None:
             count_in(self.seen, observation)
         answer = transition(env, action)
@@ -307,10 +307,10 @@ class GradientLearner(Learner):
         self.replay.add(observation, action, reward, next_observation, terminated)
         return Taken([reward], next_observation, terminated or truncated)
 
-    def _take_over(self, env: Env, run: Any, rows: np.ndarray) -> Taken:
+    def _take_over(self, env: Env, run: Any, actions: np.ndarray, rows: np.ndarray) -> Taken:
         """Count steps of the closed loop, and keep their transitions, rows [n, width]."""
-        self._check_action(run.actions)
-        self.env_steps += len(run.rewards)
+        self.env_steps += len(actions)
+        self._check_action(actions)
         if self.seen is not None:
             for row in run.observations[: len(run.rewards)]:
                 count_in(self.seen, row)
@@ -322,10 +322,10 @@ class GradientLearner(Learner):
         return Taken(rewards, observation, ended)
 
     def _check_action(self, action: np.ndarray) -> None:
-        """Raise LearnerNotFinite for an action, or some, that is not finite."""
+        """Raise LearnerNotFinite if an action, or the last of some, is not finite."""
         if not finite(action):
             raise LearnerNotFinite(
-                f"the actor's action is not finite at training step {self.env_steps}"
+                f"the actor's action is not finite at training step {self.env_steps - 1}"
             )
 
     def _explored(self, output: np.ndarray, random: np.random.Generator) -> np.ndarray:

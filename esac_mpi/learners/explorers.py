@@ -29,8 +29,9 @@ class Explorer:
     """
 
     # run(observation, most): takes up to so many steps in the task's closed loop, where there is
-    # one; returns the Run of envs.closed_loop and their transitions, as rows
-    run: Callable[[np.ndarray, int], tuple[Any, np.ndarray]] | None = None
+    # one; returns its Run, their actions, also of one that the physics could not make, and their
+    # transitions, as rows
+    run: Callable[[np.ndarray, int], tuple[Any, np.ndarray, np.ndarray]] | None = None
 
     def __init__(
         self,
@@ -98,15 +99,17 @@ class CompiledExplorer(Explorer):
         self._network.act(observation, action, False, *self._standard)
         return action
 
-    def _run(self, observation: np.ndarray, most: int) -> tuple[Any, np.ndarray]:
+    def _run(self, observation: np.ndarray, most: int) -> tuple[Any, np.ndarray, np.ndarray]:
         self._loop.count = 0
         run = self._loop.run(self._drive, observation, min(most, SLICE))
-        self._normals = self._normals[len(run.rewards) :]
-        return run, self._loop.rows[: self._loop.count]
+        taken = len(run.rewards)
+        self._normals = self._normals[taken:]
+        return run, self._actions[:taken], self._loop.rows[: self._loop.count]
 
     def _drive(
         self, loop: Any, observations: np.ndarray, traces: np.ndarray, actions: np.ndarray
     ) -> None:
+        self._actions = actions
         actions[:] = self._drawn(len(actions))
         loop.run(self._network, *self._standard, observations, traces, actions)
 

@@ -88,9 +88,26 @@ def test_a_broken_step_in_the_loop_ends_the_episode_and_is_not_stored(how):
     assert made.replay.added == 8
 
 
-def test_an_actor_that_is_not_finite_is_named():
-    env = envs.make("InvertedPendulum-v5")
-    made = compiled(env, sac__start_steps=0)
-    made.actor.values.fill_(math.nan)
-    with pytest.raises(LearnerNotFinite, match="the actor's action is not finite"):
+def not_finite(task, closed):
+    """Return what is said of an actor that overflows when the last observation is above 0."""
+    env = envs.make(task)
+    if not closed:
+        env.closed_loop = None
+    sizes = (env.observation_size, 2, env.action_size)
+    made = learner("sac", sizes, learner__kernels="compiled", start_steps=3)
+    (hidden, bias, *_), (mean, *_) = made.actor.layout.grouped(made.actor.tensors)
+    made.actor.values.zero_()
+    hidden[-1], bias[:] = 3.4e38, 3.4e38
+    mean[0], mean[1] = 1.0, -1.0
+    with pytest.raises(LearnerNotFinite) as error:
         run_phase(made, env, 0, 0, 50)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("task", ["HalfCheetah-v5", "dm_control/cheetah-run-v0"])
+def test_an_actor_that_is_not_finite_is_named_by_the_same_step(task):
+    told = not_finite(task, True)  # where the suite's simulator raises
+    assert told == not_finite(task, False)
+    start, step = told.rsplit(" ", 1)
+    assert start == "the actor's action is not finite at training step"
+    assert int(step) > 3  # beside others that were finite
