@@ -257,14 +257,14 @@ class GradientLearner(Learner):
         """
         first, stop = self.env_steps, self.env_steps + steps
         explorer = self._explorer(env, random)
+        run = None if every == 1 else explorer.run  # which costs more than a step alone
         while self.env_steps < stop or (len(returns) < episodes and not cut):
             start = training.start_episode(env, self.seed, k, returns)
             if start is None:
                 continue
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps
             while not ended and not (cut and self.env_steps == stop):
-                run = explorer.run if self.env_steps >= self.options.start_steps else None
-                if run is None:
+                if run is None or self.env_steps < self.options.start_steps:
                     rewards, observation, ended = self._step(env, explorer, observation, random)
                 else:
                     made = self.env_steps - first

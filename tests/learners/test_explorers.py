@@ -49,6 +49,13 @@ def test_how_many_steps_are_at_once_changes_nothing(most, monkeypatch):
     assert all(np.array_equal(made[name], expected[name]) for name in expected)
 
 
+def test_interleaved_steps_are_taken_alone(monkeypatch):
+    monkeypatch.setattr(explorers.CompiledExplorer, "_run", lambda *_: pytest.fail("a run"))
+    env = envs.make("Swimmer-v5")
+    made = compiled(env, sac__start_steps=0, sac__interleaved=True)
+    assert run_phase(made, env, 0, 0, 20, True).env_steps == 20
+
+
 class Closed(Line):
     """A line in a closed loop, whose fifth step is broken in some way."""
 
