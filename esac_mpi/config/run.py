@@ -139,8 +139,8 @@ class Learner(Table):
     device: Annotated[str, DEVICE] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
-    """What makes the updates on a CPU: SAC's in C (compiled), torch with MKL's fast path on AMD
-    (mkl), torch. auto: the first that is possible; the run keeps it
+    """What makes the updates on a CPU: SAC's in C, its own actions, too (compiled), torch with
+    MKL's fast path on AMD (mkl), torch. auto: the first that is possible; the run keeps it
     (docs/results/performance.md)."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
     """Matrix products of the updates: tf32 rounds to 10 bits (a GPU's alone); bf16 multiplies in

@@ -257,7 +257,7 @@ class GradientLearner(Learner):
         """
         first, stop = self.env_steps, self.env_steps + steps
         explorer = self._explorer(env, random)
-        run = None if every == 1 else explorer.run  # which costs more than a step alone
+        run = None if every == 1 else explorer.run  # of one step, it costs more than a step
         while self.env_steps < stop or (len(returns) < episodes and not cut):
             start = training.start_episode(env, self.seed, k, returns)
             if start is None:

@@ -1,6 +1,7 @@
 """Which kernels make a learner's updates on a CPU (learner.kernels), and what brings them in.
 
-compiled   SAC's whole update in C (_learner.c); the same bits on every CPU with AVX2 or AVX-512
+compiled   SAC's whole update in C (_learner.c), and its own actions (explorers.py); the same bits
+           on every CPU with AVX2 or AVX-512
 mkl        torch after a library that answers for MKL (_mkl.c), which is fast on AMD, too, by that
 torch      torch as it is
 """
