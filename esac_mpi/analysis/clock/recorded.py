@@ -54,8 +54,8 @@ def make_clock(run: RunFiles, evaluates: bool = True) -> Callable[[Cluster], Ite
         made = [replace(one, evaluation=np.zeros(0)) for one in made]
     if not of_tasks:
         return lambda cluster: ticks(made, cluster)
-    tasks = recorded_tasks.collect_tasks(run)
-    return lambda cluster: map(recorded_tasks.queue(tasks, cluster).go, made)
+    queue = recorded_tasks.queue(run)
+    return lambda cluster: map(queue(cluster).go, made)
 
 
 def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:

@@ -9,27 +9,17 @@ machine's: there tasks are taken in the order in which the run gave them out, wh
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from esac_mpi.analysis.measures import core_share, generation_seconds, read_busy, seconds
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
-from esac_mpi.comm.clock.task_order import queue as clock_of
 from esac_mpi.comm.clock.tasks import Piece, Queue, Section
 from esac_mpi.config import AESRL
 from esac_mpi.record import RunFiles
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """The tasks of a run, in the order in which they were told."""
-
-    options: AESRL
-    arrivals: list[Arrival]
-    turns: list[Piece]  # of the critic
 
 
 def has_tasks(run: RunFiles) -> bool:
@@ -43,8 +33,8 @@ def individuals_and_turns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     return worker < critic, worker == critic  # nan is neither
 
 
-def collect_tasks(run: RunFiles) -> Recorded:
-    """Collect a run's tasks."""
+def collect_tasks(run: RunFiles) -> tuple[list[Arrival], list[Piece]]:
+    """Collect a run's individuals and the critic's turns, in the order in which they were told."""
     options = run.config.aes_rl
     spent, updating, updates = (
         run.columns[f"timing/task_{n}"] for n in ("busy", "updating", "updates")
@@ -76,20 +66,20 @@ def collect_tasks(run: RunFiles) -> Recorded:
             arrivals.append(Arrival(who, int(lengths[k, i]), made))
     virtual = float(math.ceil(options.of_critic * options.critic_chunk))
     turns = [Piece((virtual, 0.0), (seconds, 0.0)) for seconds in spent[turn].tolist()]
-    return Recorded(options, arrivals, turns)
+    return arrivals, turns
 
 
 class Drawn:
     """A run's individuals again: each worker's in its order, or all in the order given out."""
 
-    def __init__(self, found: Recorded) -> None:
-        self._arrivals = found.arrivals
-        self._in_order = found.options.order == "virtual"  # in which results wait for each other
+    def __init__(self, options: AESRL, arrivals: list[Arrival]) -> None:
+        self._arrivals = arrivals
+        self._in_order = options.order == "virtual"  # in which results wait for each other
         self._sent: Counter[int] = Counter()  # worker -> tasks that it was given
-        self._queues: dict[int, list[Arrival]] = {w: [] for w in range(found.options.workers)}
-        for one in found.arrivals:
+        self._queues: dict[int, list[Arrival]] = {w: [] for w in range(options.workers)}
+        for one in arrivals:
             self._queues[one.worker].append(one)
-        self._in_turn = in_start_order(found)
+        self._in_turn = in_start_order(arrivals)
         # virtual end of the last told task of all workers [steps]
         told = [sum(sum(one.piece.virtual) for one in queue) for queue in self._queues.values()]
         self._last = max([0.0, *told])
@@ -105,14 +95,14 @@ class Drawn:
         return replace(last, piece=lengthen(last.piece, self._last + 1 - now))
 
 
-def in_start_order(found: Recorded) -> list[Arrival]:
+def in_start_order(arrivals: list[Arrival]) -> list[Arrival]:
     """Sort individuals by their start: each worker's next starts when its last is reported."""
     last: dict[int, int] = {}  # worker -> its newest task
     given = []  # the told one that each followed
-    for i, one in enumerate(found.arrivals):
+    for i, one in enumerate(arrivals):
         given.append((last.get(one.worker, -1), one.worker))
         last[one.worker] = i
-    return [found.arrivals[i] for i in sorted(range(len(given)), key=given.__getitem__)]
+    return [arrivals[i] for i in sorted(range(len(given)), key=given.__getitem__)]
 
 
 def lengthen(piece: Piece, least: float) -> Piece:
@@ -142,9 +132,13 @@ def sections(run: RunFiles) -> Iterator[Section]:
         )
 
 
-def queue(found: Recorded, cluster: Cluster) -> Queue:
-    """Return the clock of a cluster that does these tasks."""
-    turns = found.turns
+def queue(run: RunFiles) -> Callable[[Cluster], Queue]:
+    """Make a function from a cluster to its clock of a run's tasks."""
+    options, (arrivals, turns) = run.config.aes_rl, collect_tasks(run)
     turn = (lambda n: turns[min(n, len(turns) - 1)]) if turns else None
-    giving = Giving(found.options, Drawn(found), turn)
-    return clock_of(giving, found.options, cluster)
+
+    def on(cluster: Cluster) -> Queue:
+        giving = Giving(options, Drawn(options, arrivals), turn)
+        return Queue(cluster, giving, options.workers, options.order == "arrival")
+
+    return on

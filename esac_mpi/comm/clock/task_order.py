@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from esac_mpi.comm.clock.cluster import Cluster
-from esac_mpi.comm.clock.tasks import Piece, Queue
+from esac_mpi.comm.clock.tasks import Piece
 from esac_mpi.comm.virtual_time import Task
 from esac_mpi.config import AESRL
 
@@ -72,10 +71,3 @@ class Giving:
         """Return a worker's next individual."""
         self._at[worker] = self._draw(worker, now, self._taught > 0)
         return worker, now, self._at[worker].piece, False
-
-
-def queue(giving: Giving, options: AESRL, cluster: Cluster) -> Queue:
-    """Return the clock of a cluster that does these tasks."""
-    return Queue(
-        cluster, giving, lambda task: task.worker != options.workers, options.order != "virtual"
-    )

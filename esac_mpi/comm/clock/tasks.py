@@ -100,11 +100,9 @@ Give = Callable[[Task | None], Iterator[tuple[int, float, Piece, bool]]]
 class Queue:
     """The clock of one cluster that works off tasks, section after section."""
 
-    def __init__(
-        self, cluster: Cluster, give: Give, counts: Callable[[Task], bool], arrival: bool = False
-    ) -> None:
-        """give: tasks after a told one, None at first. counts: whether it is an individual's."""
-        self.cluster, self._give, self._counts, self._arrival = cluster, give, counts, arrival
+    def __init__(self, cluster: Cluster, give: Give, critic: int, arrival: bool = False) -> None:
+        """give: tasks after a told one, None at first. critic: whose results do not count."""
+        self.cluster, self._give, self._critic, self._arrival = cluster, give, critic, arrival
         self.now, self.root = 0.0, 0.0  # and until when rank 0 decides or writes [s]
         self.busy = np.zeros(cluster.ranks)  # time that each rank has worked on tasks [s]
         self._agenda: Agenda = Arrival() if arrival else Agenda()
@@ -139,7 +137,7 @@ class Queue:
             return False, arrived
         self._put(task)
         self.root = max(self.root, self.now) + section.lead
-        return True, arrived + self._counts(task)
+        return True, arrived + (task.worker != self._critic)
 
     def _put(self, told: Task | None) -> None:
         for worker, start, piece, at_root in self._give(told):

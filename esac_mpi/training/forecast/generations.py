@@ -24,8 +24,8 @@ from esac_mpi.comm import schedule
 from esac_mpi.comm.clock.cluster import Cluster
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
-from esac_mpi.comm.clock.task_order import Arrival, Giving, piece, queue
-from esac_mpi.comm.clock.tasks import Piece, Section
+from esac_mpi.comm.clock.task_order import Arrival, Giving, piece
+from esac_mpi.comm.clock.tasks import Piece, Queue, Section
 from esac_mpi.config import Config, Evolution, amend, exact, imitations, individuals
 from esac_mpi.config.table import Table
 from esac_mpi.operators.noise import Purpose, generator
@@ -245,7 +245,8 @@ def of_arrivals(
     aes = config.aes_rl
     virtual = float(math.ceil(aes.of_critic * aes.critic_chunk))
     turn = Piece((virtual, 0.0), (aes.critic_chunk * pieces.updating, 0.0))
-    clock = queue(Giving(aes, draw_individuals(config, pieces), lambda n: turn), aes, on)
+    giving = Giving(aes, draw_individuals(config, pieces), lambda n: turn)
+    clock = Queue(on, giving, aes.workers, aes.order == "arrival")
     arrived = aes.arrivals_per_generation
     steps = arrived * pieces.length  # of individuals' own episodes
     before = 0.0
