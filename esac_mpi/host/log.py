@@ -221,26 +221,16 @@ class Display:
 
     def close(self) -> None:
         """Show what was held back."""
-        if self._pending:
-            progress.info("%s", progress_line(self._values | self._speed()))
-            self._pending = False
-            self._due = self._clock() + self._pause()
-
-    def _pause(self) -> float:
-        """The time until the next line is due [s]: ten hours make some hundreds of lines."""
-        assert self._first is not None
-        if not self._every:
-            return 0.0
-        return max(self._every, min(SHARE * (self._clock() - self._first[0]), LONGEST))
-
-    def _speed(self) -> dict[str, float]:
-        """Compute steps_per_second and seconds_left, where anything was done since the first."""
-        assert self._first is not None
+        if not self._pending or self._first is None:
+            return
         began, first = self._first
-        elapsed = self._clock() - began
-        speed = {}
+        elapsed, speed = self._clock() - began, dict[str, float]()
         if elapsed > 0 and (steps := self._values["env_steps"] - first["env_steps"]) > 0:
             speed["steps_per_second"] = steps / elapsed
         if elapsed > 0 and (share := self._values["progress"] - first["progress"]) > 0:
             speed["seconds_left"] = elapsed * (1 - self._values["progress"]) / share
-        return speed
+        progress.info("%s", progress_line(self._values | speed))
+        self._pending = False
+        # ten hours make some hundreds of lines
+        pause = max(self._every, min(SHARE * elapsed, LONGEST)) if self._every else 0.0
+        self._due = self._clock() + pause
