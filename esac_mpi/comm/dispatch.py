@@ -231,17 +231,14 @@ class Dispatch:
                 told = True
             if self._own and not told:
                 self._advance(0)
-                self._report()
+                now = self._clock()
+                if self._own and now - self._reported >= self._interval:
+                    self._send(self._own[0][0].progress, 0, PROGRESS)
+                    self._reported = now
                 pause = 0.0
             else:
                 pause = self._idle(pause)
 
-    def _report(self) -> None:
-        """Say how far this rank's task is, now and then."""
-        now = self._clock()
-        if self._own and now - self._reported >= self._interval:
-            self._send(self._own[0][0].progress, 0, PROGRESS)
-            self._reported = now
 
     def _send(self, content: object, rank: int, tag: int) -> None:
         self._sent = [request for request in self._sent if not request.Test()]
