@@ -151,10 +151,3 @@ def refuse_task(path: Path, changed: list[str]) -> None:
             "aside) or another --run-dir"
         )
 
-
-def list_task_changes(was: Mapping[str, Any], generation: int, changed: list[str]) -> str:
-    """Write task_changes: what changed after which generation, at all starts so far."""
-    entries = [str(was.get("task_changes", ""))]
-    if changed:
-        entries.append(f"after generation {generation}: {', '.join(changed)}")
-    return "; ".join(filter(None, entries))

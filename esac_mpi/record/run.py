@@ -137,8 +137,12 @@ class Run:
         self.task_changed = directory_check.task_changes(was, self._attributes)
         if self.config.task.changed == "refuse":
             directory_check.refuse_task(self.path, self.task_changed)
-        if listed := directory_check.list_task_changes(was, restored.generation, self.task_changed):
-            self._attributes["task_changes"] = listed
+        listed = [was["task_changes"]] if was.get("task_changes") else []
+        if self.task_changed:
+            changed = ", ".join(self.task_changed)
+            listed.append(f"after generation {restored.generation}: {changed}")
+        if listed:  # at all starts so far
+            self._attributes["task_changes"] = "; ".join(listed)
 
     def _take(self) -> None:
         """Claim the directory, clean up and load the history."""
