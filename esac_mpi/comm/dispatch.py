@@ -239,7 +239,6 @@ class Dispatch:
             else:
                 pause = self._idle(pause)
 
-
     def _send(self, content: object, rank: int, tag: int) -> None:
         self._sent = [request for request in self._sent if not request.Test()]
         self._sent.append(self._comm.isend(content, rank, tag))

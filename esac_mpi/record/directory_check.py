@@ -150,4 +150,3 @@ def refuse_task(path: Path, changed: list[str]) -> None:
             "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it "
             "aside) or another --run-dir"
         )
-
