@@ -50,35 +50,22 @@ class Row:
     budget: str
     task: str
     variant: str
-    value: str
-    """Of the swept field; "" without a sweep."""
+    value: str  # of the swept field; "" without a sweep
     seed: int
     generation: int
-    env_steps: int
-    """Of population and learner so far [steps]; evaluations are not in it."""
-    nominal_steps: int
-    """The papers' count [steps]."""
-    wall_seconds: float
-    """Since the start of the run, evaluations included [s]."""
+    env_steps: int  # of population and learner so far [steps]; evaluations are not in it
+    nominal_steps: int  # the papers' count [steps]
+    wall_seconds: float  # since the start of the run, evaluations included [s]
     gradient_updates: int
-    training_episodes: int
-    """So far, evaluations not included."""
-    training_return: float | None
-    """Mean return of the last 50 training episodes."""
-    fitness_mean: float | None
-    """Mean over the generations so far of the population's mean fitness; None without one."""
-    return_theta_es: float | None
-    """Mean return of a noise-free evaluation of theta_es in this generation."""
-    return_learner: float | None
-    """The same of the learner's policy, as the SAC mean; of ERL and its forms the champion."""
-    complete: bool
-    """Whether this is the last row of a run that is done: its budget or wall time is used up."""
-    clock: str = ""
-    """When it would have stood there on other ranks (clock/grid.py); "" where that is not known."""
-    settings: str = ""
-    """Digest of settings (not seed, not task); "" but in a run's first row."""
-    changed: str = ""
-    """In a run's first row: horizon and keyword arguments of its task; "" else."""
+    training_episodes: int  # so far, evaluations not included
+    training_return: float | None  # mean return of the last 50 training episodes
+    fitness_mean: float | None  # mean over generations so far of the population's mean fitness
+    return_theta_es: float | None  # mean of a noise-free evaluation of theta_es in this generation
+    return_learner: float | None  # the same of the learner's: SAC's mean policy, ERL's champion
+    complete: bool  # whether it is the last row of a run whose budget or wall time is used up
+    clock: str = ""  # when it would have stood there on other ranks (clock/grid.py); "": not known
+    settings: str = ""  # digest of settings (not seed, not task); "" but in a run's first row
+    changed: str = ""  # in a run's first row: horizon and keyword arguments of its task; "" else
 
     @property
     def better(self) -> float | None:

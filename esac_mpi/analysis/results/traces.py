@@ -21,10 +21,8 @@ WALL = "wall_seconds"
 class Trace:
     """The rows of one run."""
 
-    title: str
-    """Of its table or panel: the task, with its experiment where there are several."""
-    label: str
-    """Its variant, with the swept value."""
+    title: str  # of its table or panel: the task, with its experiment where there are several
+    label: str  # its variant, with the swept value
     rows: tuple[Row, ...]
 
     @property
