@@ -48,8 +48,7 @@ TINY_ES = [*TINY, *SMALLEST.split()]
 EAGER = (str(ROOT / "tests/support/program.py"),)  # the program as tests/support/program.py has it
 
 
-# files of whole programs
-LONG = [
+LONG = [  # files of whole programs
     f"test_{name}.py"
     for name in "mpis torture faults stopping run jobs start_pages promises".split()
 ]

@@ -19,8 +19,7 @@ from esac_mpi.record import RunFiles, Unreadable
 FORMATS = ("tensorboard", "csv")
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
 EVENTS = "events.out.tfevents.esac_mpi"  # TensorBoard looks for names with tfevents
-# tags of stable-baselines3
-TAGS = {
+TAGS = {  # tags of stable-baselines3
     "metrics/generation": "time/iterations",
     "timing/wall_seconds": "time/time_elapsed",
     "metrics/gradient_updates": "train/n_updates",

@@ -63,8 +63,7 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
     """Compute a figure of a run (MEASURES, FATES) up to `at`; nan: none so far. Raises Unusable."""
     if at.limited and curves.position(run, at.axis)[-1:].sum() < at.limit:
         return np.nan
-    # the run itself recorded which was the best
-    recorded = measure == "best" and policy == BETTER
+    recorded = measure == "best" and policy == BETTER  # the run itself recorded which was the best
     if recorded and not at.limited:
         found = best_return(run)
         return np.nan if found is None else found

@@ -41,8 +41,7 @@ def main(options: argparse.Namespace) -> Iterator[Path]:
         try:
             yield Path(shutil.copytree(data_folder() / folder, place / folder))
         except shutil.Error as error:  # of each file, as on a full disk
-            # which were not there: the same command is to begin anew
-            for copied in FOLDERS:
+            for copied in FOLDERS:  # which were not there: the same command is to begin anew
                 shutil.rmtree(place / copied, ignore_errors=True)
             _, file, why = error.args[0][0]
             raise Unusable(f"{file}: {why}", NotSaved.code) from error

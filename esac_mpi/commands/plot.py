@@ -154,22 +154,20 @@ def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
 
 def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
+    add = line.add_argument
     command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
-    line.add_argument("--what", choices=tuple(READ), metavar="KIND", default="return")
-    line.add_argument("--field", help="of sensitivity: the parameter, as on the command line")
+    add("--what", choices=tuple(READ), metavar="KIND", default="return")
+    add("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
-    line.add_argument("--x", choices=AXES, help=text)
-    text = "of sensitivity: divide each line by its best"
-    line.add_argument("--normalise", action="store_true", help=text)
-    line.add_argument("--seeds", action="store_true", help="each run as a thin line or point")
+    add("--x", choices=AXES, help=text)
+    add("--normalise", action="store_true", help="of sensitivity: divide each line by its best")
+    add("--seeds", action="store_true", help="each run as a thin line or point")
     text = "name of a group; once for each, in the order of the default names (their differences)"
-    line.add_argument("--label", action="append", default=[], metavar="TEXT", help=text)
+    add("--label", action="append", default=[], metavar="TEXT", help=text)
     text, size = "width and height of the figure [inches]; default: by its panels", ("W", "H")
     inches, points = command.number_in(1, 100, "inches"), command.number_in(1, 100, "points")
-    line.add_argument("--size", type=inches, nargs=2, metavar=size, help=text)
-    text = "size of the letters [points] (10)"
-    line.add_argument("--font", type=points, metavar="POINTS", help=text)
-    text = "of scaling: add what the paper prints"
-    line.add_argument("--published", action="store_true", help=text)
+    add("--size", type=inches, nargs=2, metavar=size, help=text)
+    add("--font", type=points, metavar="POINTS", help="size of the letters [points] (10)")
+    add("--published", action="store_true", help="of scaling: add what the paper prints")
     text = "default: learning_curve, or what is drawn; in the run if it is one"
-    line.add_argument("--out", type=command.out_path, metavar="NAME", help=text)
+    add("--out", type=command.out_path, metavar="NAME", help=text)

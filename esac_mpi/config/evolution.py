@@ -134,8 +134,7 @@ class ES(Evolution):
 class ESAC(Evolution):
     """Evolution-based Soft Actor-Critic: ES and SAC learn together (Suri et al. 2020)."""
 
-    # a phase has its own length, and sees observations as the population does
-    READS = Reads(
+    READS = Reads(  # a phase has its own length, and sees observations as the population does
         ("sac", "learner"),
         without=("sac.steps_per_generation", "sac.observation_normalisation"),
         only_if={f"sac.{name}": ("sac_phases", True) for name in OF_PHASES},

@@ -16,8 +16,7 @@ from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
 from esac_mpi.config.table import OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
-# algorithm -> its crossover and its mutation
-FORMS = {
+FORMS = {  # algorithm -> its crossover and its mutation
     "erl": ("n_point", "gaussian"),
     "perl": ("n_point", "proximal"),
     "derl": ("distillation", "gaussian"),
@@ -29,8 +28,7 @@ PROXIMAL = OnlyWith(mutation="proximal")
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
 OWN = OnlyWith(learner="ddpg")
-# what a phase that takes over the episodes of others does not read of a learner's table
-IDLE = (
+IDLE = (  # what a phase that takes over the episodes of others does not read of a learner's table
     "policy.output",
     "td3.steps_per_generation",
     "td3.episodes_on",

@@ -36,8 +36,7 @@ class Replaying(Table):
 class SAC(Replaying):
     """Soft Actor-Critic, alone or in ESAC (Haarnoja et al. 2018)."""
 
-    # a preset of ESAC sets fields of it
-    READS = Reads(("learner",), also=("esac.preset",))
+    READS = Reads(("learner",), also=("esac.preset",))  # a preset of ESAC sets fields of it
 
     lr_sac: PositiveFloat = 1e-3
     """Adam's learning rate of actor, critics and temperature, alpha. P: D.1, 3e-4."""

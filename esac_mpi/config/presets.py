@@ -40,8 +40,7 @@ NUMBERS: Settings = {
     "sac.batch_size": 256,
     "sac.start_steps": 10_000,
 }
-# what passes from half to half, and when, but for the paper's own operators
-PRINTED: Settings = {
+PRINTED: Settings = {  # what passes from half to half, and when, but for the paper's own operators
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
     "esac.resimulated": "none",  # 5.1.2: a dedicated replay

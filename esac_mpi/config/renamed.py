@@ -5,8 +5,7 @@ from typing import Any
 
 from esac_mpi.config.whole import ConfigError
 
-# former name of a field: its name
-RENAMED = {
+RENAMED = {  # former name of a field: its name
     "esac.reading": "esac.preset",
     "erl.reading": "erl.preset",
     "esac.adoption": "esac.transfer",

@@ -56,8 +56,7 @@ def resolve_all(file: Settings, named: Settings, who: str, source: str, warn: He
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}" if source else str(error)) from error
     refuse_unread(config, named, who)
-    # of a run's own it was told once
-    if is_anew(file, named) and (vain := find_idle(config)):
+    if is_anew(file, named) and (vain := find_idle(config)):  # of a run's own it was told once
         warn(f"{source}: this run does not read {', '.join(vain)}")
     return config
 

@@ -21,8 +21,7 @@ from esac_mpi.envs import Env, import_mujoco, is_of
 
 # by provenance.versions
 RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "dm_env"}
-# parts of a model's names: where its files were, how it looks
-PATHS = ("paths", "_pathadr")
+PATHS = ("paths", "_pathadr")  # parts of a model's names: where its files were, how it looks
 PICTURES = ("tex_", "skin_")
 PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one

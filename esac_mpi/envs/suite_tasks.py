@@ -156,8 +156,7 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
     # the first half of a step was made by the last call, or the reset
     first: list[Call] = [(mj_step2, model, data)]
     if model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
-        # the suite makes that half again, to the same bits
-        first = [
+        first = [  # the suite makes that half again, to the same bits
             (mujoco.mj_checkPos, model, data),
             (mujoco.mj_checkVel, model, data),
             (mujoco.mj_forwardSkip, model, data, int(mujoco.mjtStage.mjSTAGE_VEL), 0),

@@ -3,8 +3,7 @@
 import errno
 import traceback
 
-# then . or, with an extra of setup.cfg, '.[extra]'
-INSTALL = "pip install -c constraints.txt -e"
+INSTALL = "pip install -c constraints.txt -e"  # then . or, with an extra of setup.cfg, '.[extra]'
 NO_MPI = (
     f"no MPI library was found: load your site's module, or on your own machine: {INSTALL} "
     "'.[mpich]'"
@@ -50,13 +49,11 @@ class Interrupted(RunError):
     code = STOPPED
 
 
-# errors of a file system that is away, and comes back: no word about what is on it
-PASSING = (
+PASSING = (  # errors of a file system that is away, and comes back: no word about what is on it
     errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH,
     errno.ESHUTDOWN,
 )  # fmt: skip
-# errors of a process that may not open a file, or no more of them
-BARRING = (
+BARRING = (  # errors of a process that may not open a file, or no more of them
     errno.EACCES, errno.EPERM, errno.EKEYEXPIRED, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
 )  # fmt: skip
 KINDS = {kind.code: kind for kind in (RunError, WrongUsage, NoCheckpoint, NotSaved, Interrupted)}

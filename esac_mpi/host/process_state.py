@@ -20,23 +20,20 @@ import numpy as np
 from esac_mpi.host import streams, threads
 from esac_mpi.host.invocation import directory
 
-# how variables begin that libraries, launchers and batch systems read; a task's own stay
-READ = (
+READ = (  # how variables begin that libraries, launchers and batch systems read; a task's own stay
     "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "BLIS_", "NUMEXPR_", "CUDA_", "CUBLAS_",
     "NVIDIA_", "TORCH", "PYTORCH_", "SLURM", "PBS_", "LSB_", "SGE_", "JOB_", "NQUEUES", "OMPI_",
     "PMI", "MPI", "HYDRA_", "HDF5_", "MUJOCO_GL", "PYOPENGL_", "TERM",
 )  # fmt: skip
 LIBC = ctypes.CDLL(None)
-# more than a struct sigaction has, and its first member, the handler [bytes]
-ACTION = 256
+ACTION = 256  # more than a struct sigaction has, and its first member, the handler [bytes]
 POINTER = 8
 CAUGHT = (  # signals by which a run is stopped, warned, or hears of its children and readers
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
     signal.SIGALRM, signal.SIGXCPU, signal.SIGCHLD, signal.SIGCONT, signal.SIGPIPE,
 )  # fmt: skip
 PLAIN = 0, True  # rounds to the nearest, and has subnormal numbers
-# torch's functions that get a setting and set it, and what it begins with
-TORCH = (
+TORCH = (  # torch's functions that get a setting and set it, and what it begins with
     ("get_default_dtype", "set_default_dtype", "torch.float32"),
     ("get_default_device", "set_default_device", "cpu"),
     ("is_grad_enabled", "set_grad_enabled", True),

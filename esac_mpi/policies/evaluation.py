@@ -49,8 +49,7 @@ def play_episodes(
         if weight_noise:
             random = generator(seed, Purpose.MUTATION, 0, i)
             policy.set(theta + sigma * random.standard_normal(theta.size, "f4"))
-        # training's generations begin at 1
-        with note_origin(f"in episode {i}"):
+        with note_origin(f"in episode {i}"):  # training's generations begin at 1
             episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
         return np.array([episode.episodic_return, episode.episodic_length])
 

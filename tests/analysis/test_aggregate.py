@@ -166,8 +166,7 @@ def test_interquartile_mean_cuts_a_quarter_on_each_side():
 
 
 def test_interval_of_what_can_be_counted():
-    # both draws equal: 1 in 4 for each end
-    assert interval([np.array([1.0, 5.0])]) == (1.0, 5.0)
+    assert interval([np.array([1.0, 5.0])]) == (1.0, 5.0)  # both draws equal: 1 in 4 for each end
     low, high = interval([np.full((6, 3), 2.5)])
     np.testing.assert_array_equal([low, high], np.full((2, 3), 2.5))
     # pooled draws are 0 0 10 10, 0 2 10 10 or 2 2 10 10, the middle halves 5, 6, 6; without strata

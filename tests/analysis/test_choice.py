@@ -31,8 +31,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        # what needs somebody is first, and of equals what is silent longest
-        ({}, "xcbeda"),
+        ({}, "xcbeda"),  # what needs somebody is first, and of equals what is silent longest
         ({"statuses": ("requeue", "failed")}, "cbe"),
         ({"statuses": ("failed",)}, "c"),
         ({"key": by_task}, "xdaceb"),

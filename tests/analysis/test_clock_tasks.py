@@ -89,8 +89,7 @@ def test_rank_0_decides_and_writes_while_others_go_on():
     assert ended(3, tasks, Section(2), Section(2, record=3.0))[0] == [2.0, 7.0]
     # at 3, but rank 0 writes until 5
     assert ended(3, uneven, Section(1), Section(1, record=3.0), arrival=True)[0] == [2.0, 5.0]
-    # two rounds on 3 ranks
-    first = Section(2, serial=0.25, evaluation=np.ones(4))
+    first = Section(2, serial=0.25, evaluation=np.ones(4))  # two rounds on 3 ranks
     assert ended(3, tasks, first, Section(2))[0] == [4.25, 6.25]
 
 

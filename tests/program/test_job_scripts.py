@@ -250,8 +250,7 @@ def test_a_list_has_a_shells_words_and_a_run_for_each_line(tmp_path, script, ind
     words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
     words += ["--run-dir", str(run)]
     (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join(words)}\n")
-    # PBS begins at home
-    own = "my, list" if script == "pbs-array.sh" else tmp_path / "my, list"
+    own = "my, list" if script == "pbs-array.sh" else tmp_path / "my, list"  # PBS begins at home
     says = """printf '<%s>\\n' "$@" >>"$LOG\""""
     told = decide_alone(tmp_path, script, says, index=index, LIST=own)
     assert told == ((0, [f"<{word}>" for word in words]) if index == 1 else (2, []))

@@ -149,8 +149,7 @@ def test_ctrl_c_so_many_times_ends_the_ranks(tmp_path, monkeypatch, mpi, times):
         assert job.poll() is None
         time.sleep(2.0 * time_typed)  # two within a second are one
         os.write(terminal, b"\x03")
-    # a race: the ranks may be quicker than what kills them
-    saved = assert_down(job, path) == 75
+    saved = assert_down(job, path) == 75  # a race: the ranks may be quicker than what kills them
     os.close(terminal)
     assert status(path)["status"] in (("requeue",) if saved else ("running", "requeue"))
     read(path / "checkpoint.h5")

@@ -23,8 +23,7 @@ def test_a_larger_population_takes_members_and_update(tmp_path):
     run = run_of(tmp_path / "run", [(FOUR, False, NONE, (0.5, 0.5))] * 15)
     assert scaling.simulated(run, 4, 1) == pytest.approx(4.6, abs=1e-3)
     assert scaling.simulated(run, 40, 1) == pytest.approx(40 + 0.4 + 2.0, abs=1e-3)
-    # rank 0 writes before its member
-    blocks = next(scaling.generations(run, 40, True)).blocks
+    blocks = next(scaling.generations(run, 40, True)).blocks  # rank 0 writes before its member
     update = 2.0 * Cluster(40).share(blocks)
     assert scaling.simulated(run, 40, 40) == pytest.approx(1.1 + 0.3 + update, abs=2e-3)
 

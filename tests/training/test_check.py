@@ -170,8 +170,7 @@ def test_trials_and_resimulated_members_are_counted():
         return memory.count_shared(settings(algorithm="esac", **chosen), env, 3) - plain
 
     assert more(transfer="tested", transfer_episodes=4) == 2 * 8 * ((50 + 2 * 4) * 5 + 3 * 5)
-    # their parents are there when all wait for the phase
-    assert more(resimulated="winners") == 0
+    assert more(resimulated="winners") == 0  # their parents are there when all wait for the phase
     for beside in ({"learner_lag": 2}, {"phase_timing": "virtual"}):
         assert more(resimulated="winners", resimulated_members=3, **beside) == 3 * d * 4
         assert more(resimulated="sample", resimulated_members=60, **beside) == 50 * d * 4
@@ -293,8 +292,7 @@ def test_threads_for_the_learner_are_for_a_new_run_alone():
     said = "2 core(s) have no rank, a new run could use them: --learner.threads 3"
     assert of_four.found.endswith(said)
     assert "a new run" not in library([0, 1], 2, **large).found
-    # two threads were eight times slower there
-    small = {**large, "policy__hidden": (64, 64)}
+    small = {**large, "policy__hidden": (64, 64)}  # two threads were eight times slower there
     assert "a new run" not in library([0, 1, 2, 3], 2, **small).found
     assert "a new run" not in library([0, 1, 2, 3], 2, **large, learner__threads=3).found
 

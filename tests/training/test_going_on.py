@@ -112,8 +112,7 @@ OURS = {"job": "7"}
         ({**SLURM, "SLURM_RESTART_COUNT": "0"}, OURS, ""),
         (RESTARTED, OURS, "SLURM_RESTART_COUNT=12"),
         (RESTARTED, {}, "SLURM_RESTART_COUNT=12"),  # status.json cannot be read, as after a crash
-        # a requeued job of several runs has not been at this one
-        (RESTARTED, {"job": "6"}, ""),
+        (RESTARTED, {"job": "6"}, ""),  # a requeued job of several runs has not been at this one
         (RESTARTED, {"status": "complete", "host": "login"}, ""),
     ],
 )

@@ -59,8 +59,7 @@ REPLAYED = {"phase_timing": "virtual", "resimulated": "winners", "budget__env_st
         (settings("esac", budget__env_steps=10**6), 10**6 + 2 * 5000),
         (for_generations(100, "esac", sac_phases=False), 0),
         (for_generations(100, "esac", resimulated="winners"), 100 / 5 * (5000 + 2 * 1000)),
-        # of 50 members
-        (for_generations(100, "esac", **SAMPLE), 100 / 5 * (5000 + 50 * 3 * 1000)),
+        (for_generations(100, "esac", **SAMPLE), 100 / 5 * (5000 + 50 * 3 * 1000)),  # of 50 members
         (for_generations(100, "esac", resimulated="sample", sac_phases=False), 0),
         (for_generations(100, "esac", **VIRTUAL), 100 * 300),
         # a phase of exactly 1,000 own steps, and two members again
@@ -76,8 +75,7 @@ def test_what_a_run_never_writes_takes_no_memory():
     assert memory.replay_bytes(config, HUMANOID) == 3000 * ROW
     memory.refuse_replay(config, HUMANOID, 3000 * ROW)
     whole = settings("sac", replay_capacity=5000, budget__env_steps=10**9)
-    # and the reserve of a phase
-    assert memory.replay_bytes(whole, HUMANOID) == (5000 + 1000) * ROW
+    assert memory.replay_bytes(whole, HUMANOID) == (5000 + 1000) * ROW  # and the reserve of a phase
     assert memory.replay_bytes(for_generations(3, "es"), HUMANOID) == 0
     assert memory.replay_bytes(for_generations(3, "ppo"), HUMANOID) == 0
 
@@ -93,8 +91,7 @@ def endless(**options):
         (endless(), 200_000 + 5 * (180_000 // 6 + 8 * 1000)),
         (endless(update_cost=0.0), 200_000 + 5 * 8 * 1000),
         (endless(critic_cost=20.0), 200_000 + 5 * (333_334 + 8 * 1000)),
-        # a half is trained
-        (endless(critic_cost=0.0), 200_000 + 5 * (4 * 2 * 1000 + 8 * 1000)),
+        (endless(critic_cost=0.0), 200_000 + 5 * (4 * 2 * 1000 + 8 * 1000)),  # a half is trained
         # 50.5 of 51 are
         (endless(critic_cost=0.0, rl_share=1.0), 200_000 + 5 * (4 * 102_000 // 101 + 1 + 8000)),
         # 10,000 updates of an individual

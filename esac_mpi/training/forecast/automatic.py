@@ -22,8 +22,7 @@ from esac_mpi.play.rollout import play
 from esac_mpi.record import settings_of
 from esac_mpi.training.forecast import measured
 
-# of playing and of updating, taking turns; the fastest counts, as other work only adds
-ROUNDS = 5
+ROUNDS = 5  # of playing and of updating, taking turns; the fastest counts, as other work only adds
 PLAYING, UPDATING = 0.1, 0.2  # of a round [s]
 FIRST = 250  # steps of an episode that are played at most
 COSTS = {"update_cost", "critic_cost"}

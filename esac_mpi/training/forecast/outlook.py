@@ -70,8 +70,7 @@ def moments(config: Config, pieces: Pieces, on: Cluster) -> Iterator[Moment]:
         yield from of_arrivals(config, pieces, on, evaluations)
         return
     clock = Clock(on)
-    # both without an end
-    for (made, env_steps, nominal), lasted in zip(
+    for (made, env_steps, nominal), lasted in zip(  # both without an end
         generations(config, pieces), evaluations, strict=False
     ):
         whole = replace(made, evaluation=lasted)
