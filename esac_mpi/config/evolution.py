@@ -30,8 +30,7 @@ ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
 TESTED = OnlyWith(transfer="tested")
 AMT = OnlyWith(sigma_rule="grow")
 CAP = Bound(
-    lambda cap: cap == 0 or 1 <= cap <= 1000,
-    "must be 0 (off), or from 1 to 1000 times the mean",
+    lambda cap: cap == 0 or 1 <= cap <= 1000, "must be 0 (off), or from 1 to 1000 times the mean"
 )
 # of what AMT reads where it needs no phases
 WITHOUT_PHASES = OnlyWithOne(sac_phases=True, amt_trigger=("interval", "generation"))

@@ -42,10 +42,7 @@ KINDS = {int: "an integer", float: "a number", str: "a string", bool: "true or f
 
 
 def from_table(
-    table: dict[str, Any],
-    source: str,
-    beside: Mapping[str, Any] | None = None,
-    former: bool = True,
+    table: dict[str, Any], source: str, beside: Mapping[str, Any] | None = None, former: bool = True
 ) -> dict[str, Any]:
     """Check a parsed TOML table against the fields; return {dotted name: value}, SAID included.
 

@@ -24,10 +24,7 @@ def hidden(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "stream"),
-    [
-        (("-m", "esac_mpi", "--task.id", "CyclicMDP-v0"), 2, "stderr"),
-        (("-c", ASK), 0, "stdout"),
-    ],
+    [(("-m", "esac_mpi", "--task.id", "CyclicMDP-v0"), 2, "stderr"), (("-c", ASK), 0, "stdout")],
 )
 def test_without_its_extension_the_program_says_so_in_a_line(hidden, words, code, stream):
     line = [sys.executable, *words]

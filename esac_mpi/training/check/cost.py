@@ -31,11 +31,7 @@ UNMEASURED = learners.NoDevice, learners.LearnerNotFinite, MemoryError
 
 
 def look(
-    chosen: config.Config,
-    env: envs.Env,
-    world: World,
-    seconds_left: float,
-    left: config.Budget,
+    chosen: config.Config, env: envs.Env, world: World, seconds_left: float, left: config.Budget
 ) -> tuple[list[Line], float]:
     """Measure the pieces and say what the run costs, on rank 0. All ranks call this.
 

@@ -70,12 +70,7 @@ def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
 
 
 def foresee(
-    config: Config,
-    fresh: bool,
-    env: envs.Env,
-    ranks: list[Rank],
-    world: World,
-    settled: str,
+    config: Config, fresh: bool, env: envs.Env, ranks: list[Rank], world: World, settled: str
 ) -> tuple[list[Line], Budget | None]:
     """Say what a start would do, and what is left of the budget, None for nothing. Rank 0 only.
 
