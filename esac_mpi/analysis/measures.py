@@ -168,8 +168,7 @@ def progress(run: RunFiles) -> float:
 
 def seconds_left(run: RunFiles, rows: int = 0) -> float | None:
     """Compute the time to the end of the budget at the speed of the last `rows` [s], or None."""
-    limits = budget(run).values()
-    speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in limits]
+    speeds = [(limit - count[-1], rate(run, count, rows)) for count, limit in budget(run).values()]
     found = [left / speed for left, speed in speeds if speed]
     return max(0.0, float(min(found))) if found else None
 

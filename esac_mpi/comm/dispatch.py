@@ -143,8 +143,7 @@ class Dispatch:
             begun += 1
             if rank:
                 self._at[rank] = task
-                order = leader.complete_order(task.order, rank)
-                self._send((every, order), rank, ORDER)
+                self._send((every, leader.complete_order(task.order, rank)), rank, ORDER)
             else:
                 self._own.append((task, self._work(task.order)))
         return begun

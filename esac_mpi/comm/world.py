@@ -79,8 +79,7 @@ class World:
         self._checksum = 0.0  # of the node's parameters
         self._beside = 0.0  # spent on the background while there were members to take [s]
         self.stop = Stop(clock, self._abort_on_signal)
-        who = f"rank {self.rank} on {platform.node()}"
-        self.watchdog = Watchdog(who, self._abort_hanging)
+        self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", self._abort_hanging)
         self.record: Callable[[str, str], object] = lambda words, reason: None
         self.stopping = False
         self._dispatch: Dispatch | None = None

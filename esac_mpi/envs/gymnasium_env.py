@@ -153,8 +153,7 @@ class GymnasiumEnv(Stepped):
         check_finite(self, "action", np.asarray(action, np.float32))
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
-        native = action.astype(self._action_dtype, copy=False).reshape(self._action_shape)
-        return self.clip(native)
+        return self.clip(action.astype(self._action_dtype, copy=False).reshape(self._action_shape))
 
 
 def _is_partial(numbers: Any) -> bool:

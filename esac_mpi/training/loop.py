@@ -169,8 +169,7 @@ def add_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> None:
     """Add a generation to the run's history; show it. Rank 0 only."""
     assert job.run is not None
     timing |= busy_columns(timing["busy_seconds"], job.state.generation)
-    counters = vars(job.state.counters)
-    job.run.append({"generation": job.state.generation, **counters, **row}, timing)
+    job.run.append({"generation": job.state.generation, **vars(job.state.counters), **row}, timing)
     fitness = row[job.algorithm.DECLARES.fitness]
     if np.ndim(fitness):  # one of each member
         tell_not_finite(job, np.flatnonzero(~np.isfinite(fitness)).tolist())

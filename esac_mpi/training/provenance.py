@@ -41,8 +41,7 @@ def gather(
             if odd := sorted({p for p, other in zip(places, differ, strict=True) if other}):
                 depend = "results depend on who evaluates what"
                 log.warn(f"{what} of {', '.join(odd)} differs from rank 0's on {first}: {depend}")
-        cores = [one["cores"] for one in everyone]
-        warnings = affinity.complaints(world.hosts, cores, threads)
+        warnings = affinity.complaints(world.hosts, [one["cores"] for one in everyone], threads)
         for warning in filter(None, (*warnings, found.not_finite, found.apart)):
             log.warn(warning)
     pairs = zip(everyone, world.hosts, strict=True)

@@ -141,8 +141,7 @@ def carry_out(world: World, asked: Asked) -> Outcome:
     if world.leads:
         place = set_up.run_directory(config).absolute()  # a callback may change the directory
         BEGUN.add(place)
-    code = loop.train(config, fresh, world, asked.command, left, asked.listener)
-    return Outcome(code, place)
+    return Outcome(loop.train(config, fresh, world, asked.command, left, asked.listener), place)
 
 
 def refuse_others(asked: list[str]) -> None:

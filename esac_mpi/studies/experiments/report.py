@@ -16,8 +16,7 @@ from esac_mpi.studies.experiments.plan import Planned
 def list_experiments() -> Iterator[str]:
     """Yield a line for each experiment."""
     for name in design.names():
-        found = design.experiment(name)
-        yield f"{name:<13} {found.title}"
+        yield f"{name:<13} {design.experiment(name).title}"
 
 
 def describe(id: str) -> Iterator[str]:

@@ -53,8 +53,7 @@ def make(path: Path, token: bytes, made: ExitStack) -> tuple[Path | None, list[L
         (folder / "token").write_bytes(token)
         return folder / "token", [Line("directory", found), *space(folder)]
     except OSError as error:
-        remedy = f"{error.strerror}: choose another --run-dir"
-        return None, [Line("directory", found, remedy, True)]
+        return None, [Line("directory", found, f"{error.strerror}: choose another --run-dir", True)]
 
 
 def space(folder: Path) -> list[Line]:

@@ -23,8 +23,7 @@ def make_counted(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any
     """
     layout, counter = make_layout(config, env), memory.Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
-    operators = set_up.make_operators(config, layout)
-    params = Params(config, layout, env.horizon, noise, operators)
+    params = Params(config, layout, env.horizon, noise, set_up.make_operators(config, layout))
     return params, set_up.make_state(params, counter), counter
 
 
