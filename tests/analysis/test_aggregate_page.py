@@ -63,8 +63,7 @@ def test_the_picture_has_the_best_on_top_and_a_panel_a_task():
     # SAC: 0.2 0.2 of 0 and -4 cut
     middles = sorted(bars.lines[0].get_xdata()[0] for bars in whole.containers)
     assert middles == pytest.approx([0.1, 0.625, 0.75])
-    titles = [panel.get_title() for panel in drawing.axes]
-    assert titles == ["all 2 together: IQM", "A-v0", "B-v0"]
+    assert [panel.get_title() for panel in drawing.axes] == ["all 2 together: IQM", "A-v0", "B-v0"]
     dots = {
         line.get_ydata()[0]: line.get_xdata().tolist()
         for line in last.lines

@@ -71,8 +71,7 @@ def test_a_timeline_has_no_rank_that_is_gone(tmp_path):
         rows.append(({"generation": g, "fitness": np.ones(4)}, parts))
     figure = timeline.draw(leave(tmp_path / "run", rows, {"algorithm": "es"}))
     assert figure.get_suptitle().endswith("1 to 2 ranks")
-    idle = [len(lane.get_paths()) for lane in figure.axes[0].collections[:2]]
-    assert idle == [3, 2]
+    assert [len(lane.get_paths()) for lane in figure.axes[0].collections[:2]] == [3, 2]
 
 
 def test_a_run_without_busy_seconds_has_no_efficiency():

@@ -77,8 +77,7 @@ def test_rank_0_goes_on_with_that_of_its_tasks_which_is_behind():
     assert times == [20.0]
     assert clock.busy.tolist() == [20.0, 10.0]
     # gets on ten times as fast: both are at 10 after 11 s
-    behind = {0: [(10, 10.0)], CRITIC: [(30, 3.0)]}
-    assert ended(1, behind, Section(1))[0] == [11.0]
+    assert ended(1, {0: [(10, 10.0)], CRITIC: [(30, 3.0)]}, Section(1))[0] == [11.0]
 
 
 def test_rank_0_decides_and_writes_while_others_go_on():
@@ -152,8 +151,7 @@ def run_of(path, generations=2, ranks=1, without=0, older=False, order="virtual"
     settings = {"workers": 2, "update_cost": 1.0, "order": order}
     settings = {f"aes_rl.{name}": value for name, value in settings.items()}
     settings |= {"algorithm": "aes_rl", "evaluation.episodes": 1}
-    about = {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"}
-    return leave(path, rows, settings, about)
+    return leave(path, rows, settings, {"ranks": ranks, "nodes": 1, "blocks": 1, "device": "cpu"})
 
 
 def test_a_recorded_run_on_other_ranks(tmp_path):

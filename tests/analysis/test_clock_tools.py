@@ -23,8 +23,7 @@ def test_a_picture_against_computed_time_says_so(tmp_path, call):
     assert [round(float(t), 2) for t in drawing.axes[0].lines[0].get_xdata()] == [7.1, 14.2, 21.3]
     plt.close(drawing)
     drawing = figure(runs, "return", "wall", ranks=64)
-    title = drawing.get_suptitle().replace("\n", " ")
-    assert "wall time computed for 64 ranks" in title
+    assert "wall time computed for 64 ranks" in drawing.get_suptitle().replace("\n", " ")
     assert drawing.axes[0].get_xlabel() == "wall time, computed [s]"
     plt.close(drawing)
     words = ["--out", tmp_path / "p.png", *(run.path for run in runs)]

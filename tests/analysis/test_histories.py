@@ -36,8 +36,7 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
     for name in run.columns.scalars:
         assert [float(row[name]) for row in rows] == run.columns[name].tolist()
     assert rows[9]["metrics/env_steps_population"] == "50000"
-    evaluated = [row["metrics/evaluation_sac.mean"] != "" for row in rows]
-    assert evaluated == ([False] * 4 + [True]) * 2
+    assert [row["metrics/evaluation_sac.mean"] != "" for row in rows] == ([False] * 4 + [True]) * 2
     assert float(rows[4]["metrics/evaluation_sac.mean"]) == pytest.approx(170)  # 30 * 5 + 20
     assert float(rows[9]["metrics/fitness.max"]) == run.members("fitness")[9].max()
 
@@ -174,8 +173,7 @@ def test_followed_runs_of_one_name_share_no_folder(tmp_path, call, tensorboard):
     for name in ("x/a", "y/a"):
         make(tmp_path / name, generations=2).close()
     line = f"{TENSORBOARD} --follow --out {tmp_path / 'all'}"
-    told = call(line, tmp_path / "x/a", tmp_path / "y/a", code=2)
-    assert "would share a folder" in told.err
+    assert "would share a folder" in call(line, tmp_path / "x/a", tmp_path / "y/a", code=2).err
     call(line, tmp_path / "x/a", tmp_path / "x/../x/a")  # written once
     assert len(steps(tmp_path / "all/a")) == 2
 
@@ -189,8 +187,7 @@ def test_following_says_what_it_cannot_do(tmp_path, call, tensorboard):
     assert said.err == f"{tmp_path / 'none'}: no generation has been published yet\n"
     assert said.out == f"{tmp_path / 'a' / CURVES}\n"
     for out in (tmp_path / "file/x", "/proc/x"):
-        told = call(line, tmp_path / "a", "--out", out, code=2).err
-        assert "choose another --out" in told
+        assert "choose another --out" in call(line, tmp_path / "a", "--out", out, code=2).err
     assert "without --follow" in call(f"{TENSORBOARD} --every 3", tmp_path / "a", code=2).err
 
 

@@ -64,8 +64,7 @@ def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
 
 def test_scaling_of_generations(tmp_path, call):
     one, two = make(tmp_path / "one", ranks=1), make(tmp_path / "two", ranks=2, scale=0.6)
-    four = make(tmp_path / "four", ranks=4, scale=0.5, n=8)
-    line = [one, two, four, "--what", "scaling"]
+    line = [one, two, make(tmp_path / "four", ranks=4, scale=0.5, n=8), "--what", "scaling"]
     call("plot", *line, "--out", tmp_path / "s.png")
     told = call("table --format text", *line).out.splitlines()
     assert [row.split() for row in told[1:]] == [

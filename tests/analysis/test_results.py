@@ -215,8 +215,7 @@ def test_who_has_nothing_of_a_measure_is_named_and_left_out(tmp_path, call):
     assert "| SAC |" not in told.out
     assert "nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
     sac = stored(tmp_path / "s.csv", study()[:2])
-    said = call("results table --measure fitness", sac, code=2).err
-    assert "nothing to tabulate yet" in said
+    assert "nothing to tabulate yet" in call("results table --measure fitness", sac, code=2).err
 
 
 def test_verdicts_at_what_both_have_reached(tmp_path, call):
@@ -254,8 +253,7 @@ def test_a_verdict_is_read_off_the_interval(ours, theirs, said):
 
 
 def test_a_run_that_ended_before_has_no_verdict_at_that_time(tmp_path, call):
-    path = stored(tmp_path / "r.csv", study())
-    said = call("results table --seconds 40", path).out
+    said = call("results table --seconds 40", stored(tmp_path / "r.csv", study())).out
     assert "Ended before 40 s, so counted as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
     assert "| A-v0 | ESAC > SAC? |" in said
     assert "| none, ended before: 2 of ESAC (at 40 s) |" in said

@@ -103,8 +103,7 @@ def test_a_command_has_one_thread_whatever_variables_say():
 
 @pytest.mark.slow
 def test_run_is_the_program_and_needs_no_home_directory_nor_its_plot_a_backend(tmp_path):
-    nowhere = {"HOME": "/dev/null/home"}
-    done = tool("run", *TINY_ES, "--run-dir", "a", folder=tmp_path, **nowhere)
+    done = tool("run", *TINY_ES, "--run-dir", "a", folder=tmp_path, HOME="/dev/null/home")
     assert "finished at generation 2" in done.stdout
     assert (tmp_path / "a/metrics.h5").exists()
     notebooks = {"MPLBACKEND": "module://nowhere"}  # inherited by what a notebook starts

@@ -129,8 +129,7 @@ def test_a_misfit_is_named(tmp_path, own, call):
     other = call("evaluate", own, "--task", "CyclicMDP-v0", code=2).err
     here = "CyclicMDP-v0 has 3 observations and 3 actions"
     assert f"{here}, this policy of own_envs:Counting-v0 3 and 2" in other
-    unknown = call("evaluate", own, "--task", "Hoper-v5", code=2).err
-    assert "Did you mean 'Hopper-v5'?" in unknown
+    assert "Did you mean 'Hopper-v5'?" in call("evaluate", own, "--task", "Hoper-v5", code=2).err
     for low, high in ((-3.0, 2.0), (-2.0, 3.0)):
         wide = constant(tmp_path / "wide.h5", "own_envs:Counting-v0", [0.0, 0.0], low, high)
         bounds = "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]"

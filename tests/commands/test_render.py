@@ -138,8 +138,7 @@ def test_an_own_task_with_the_suites_physics_is_tilted_by_its_get_obs(monkeypatc
 def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, call):
     monkeypatch.setattr(stage, "PROBE", "raise SystemExit(1)")
     path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)
-    said = call("render", path, "--seconds=0.1", code=2).err
-    assert "apt-get install libosmesa6" in said
+    assert "apt-get install libosmesa6" in call("render", path, "--seconds=0.1", code=2).err
 
 
 @pytest.mark.parametrize(

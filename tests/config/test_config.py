@@ -85,8 +85,7 @@ def test_a_config_is_taken_as_it_is():
     was = loaded("--esac.preset corrected --esac.winner_pull 0.3")
     same = config.change(was, {"esac.preset": "corrected", "seed": 3}, "")
     assert same == amend(was, {"seed": 3})
-    default = config.change(was, {"esac.preset": "default"}, "")
-    assert default == loaded("--esac.winner_pull 0.3")
+    assert config.change(was, {"esac.preset": "default"}, "") == loaded("--esac.winner_pull 0.3")
 
 
 @pytest.mark.parametrize("preset", ["paper", "reference-code"])
@@ -272,8 +271,7 @@ SIGMA = ("--esac.sigma", "0.02", "--esac.winner_pull", "0.3")  # the one is the 
 def test_a_runs_file_lists_what_was_said(tmp_path):
     path, begun = written(tmp_path, *SIGMA, "--run-dir", "x")
     assert begun.said == ("esac.sigma", "esac.winner_pull")
-    text = (tmp_path / "config.toml").read_text()
-    assert '\nsaid = ["esac.sigma", "esac.winner_pull"]\n' in text
+    assert '\nsaid = ["esac.sigma", "esac.winner_pull"]\n' in (tmp_path / "config.toml").read_text()
     again = load([path])[0]
     assert again == amend(begun, {"run_dir": ""})
     assert (again.said, again.esac.population_size) == (begun.said, 28)
@@ -287,8 +285,7 @@ def test_what_was_said_goes_before_another_preset(tmp_path):
     path, _ = written(tmp_path, *SIGMA)
     corrected = load([path, "--esac.preset", "corrected"])[0]
     assert corrected == load([*SIGMA, "--esac.preset", "corrected"])[0]
-    found = of(corrected.esac, "population_size", "sigma", "lr_es")
-    assert found == (50, 0.02, 0.005)
+    assert of(corrected.esac, "population_size", "sigma", "lr_es") == (50, 0.02, 0.005)
     td3 = load([path, "--algorithm", "td3"])[0]
     assert (td3.policy.hidden, td3.policy.linear) == ((512, 512), False)
     es = load([path, "--algorithm", "es"])[0].es

@@ -114,8 +114,7 @@ def test_other_texts_are_no_whole_numbers(text):
 
 def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
-    line = [str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"]
-    found, _ = load(line, print)
+    found, _ = load([str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print)
     assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert change(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000

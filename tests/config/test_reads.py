@@ -117,8 +117,7 @@ def test_what_is_declared_unread_changes_no_bit(case, world, tmp_path):
     assert {name for name, now in config.flatten(changed) if now != values[name]} == {*idle}
     assert config.differences(base, changed) == {}
     for name, chosen in (("base", base), ("changed", changed)):
-        code = loop.train(amend(chosen, {"run_dir": str(tmp_path / name)}), False, world, [])
-        assert code == 0
+        assert loop.train(amend(chosen, {"run_dir": str(tmp_path / name)}), False, world, []) == 0
     for file in ("checkpoint.h5", "metrics.h5"):
         one, two = (read(tmp_path / name / file)[0] for name in ("base", "changed"))
         assert one.keys() == two.keys()

@@ -192,8 +192,7 @@ def test_numbers_of_which_a_part_would_be_lost_are_refused(own, monkeypatch, par
 
 @pytest.mark.parametrize("kind", [bool, int, float, np.bool_, np.array])
 def test_true_and_false_are_of_any_kind(kind):
-    odd = {"terminated": kind(False), "truncated": kind(True)}
-    env = make("Odd-v0", kwargs=odd)
+    env = make("Odd-v0", kwargs={"terminated": kind(False), "truncated": kind(True)})
     env.reset(0)
     *_, terminated, truncated = env.step(env.high)
     assert (terminated, truncated) == (False, True)

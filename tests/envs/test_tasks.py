@@ -93,8 +93,7 @@ def stacks(tmp_path_factory):
 )
 def test_what_keeps_something_between_episodes_is_named(task, named):
     env = envs.make(f"stacks:{task}-v0")
-    sentence = probe.probe(env).apart
-    assert f"not the same: {env.id} ({named}) keeps something from" in sentence
+    assert f"not the same: {env.id} ({named}) keeps something from" in probe.probe(env).apart
 
 
 STEADY = ["stacks:Walk-v0", "stacks:Rescaled-v0", "HalfCheetah-v5", "BipedalWalker-v3"]
@@ -170,8 +169,7 @@ def test_a_model_is_known_by_what_it_computes(tmp_path):
             ('name="arm"', 'name="leg"', True),
         )
     ):
-        changed = identity.model([Simulated(tmp_path / str(number), old, new)])
-        assert (changed != was) == differs
+        assert (identity.model([Simulated(tmp_path / str(number), old, new)]) != was) == differs
     assert identity.model([object.__new__(Simulated)]) == ""
 
 
@@ -232,8 +230,7 @@ def test_many_modules_are_told_in_few_characters(monkeypatch):
         monkeypatch.setitem(sys.modules, f"part_{i:02}", sys.modules["own_envs"])
     imported = {f"part_{i:02}" for i in range(70)}
     monkeypatch.setattr(identity, "_imported_names", lambda tree, name: imported)
-    layers = envs.make("stacks:Walk-v0").layers
-    entries = identity.source("stacks:Walk-v0", layers).split(", ")
+    entries = identity.source("stacks:Walk-v0", envs.make("stacks:Walk-v0").layers).split(", ")
     assert len(entries) == 51
     assert re.fullmatch(r"22 more [0-9a-f]{8}", entries[-1])  # and own_envs, stacks
 

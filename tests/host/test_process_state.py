@@ -199,16 +199,14 @@ def test_a_task_that_ends_the_program_at_its_end_ends_nothing(caplog):
 def test_a_child_that_a_task_has_forked_goes_on_with_nothing():
     process = os.getpid()
     make(RUDE, 0, {"what": "fork"})
-    env = make(RUDE, 0, {"what": "fork", "when": "first"})
-    probe.probe(env)
+    probe.probe(make(RUDE, 0, {"what": "fork", "when": "first"}))
     assert os.getpid() == process  # else pytest would go on twice
 
 
 def test_a_thread_that_a_task_leaves_does_not_keep_the_process(tmp_path):
     words = [*SMALL, *BUDGET, "--task.kwargs.what", "linger", "--run-dir", tmp_path / "run"]
     done = finish(command(2, *words))
-    told = "esac_mpi: ended with threads of the task at work: viewer\n"
-    assert done.stderr.count(told) == 2
+    assert done.stderr.count("esac_mpi: ended with threads of the task at work: viewer\n") == 2
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "complete"
 
 

@@ -45,8 +45,7 @@ def script(tmp_path):
 
 
 def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
-    done = finish([sys.executable, script, tmp_path])
-    forked, own, late, spawned = done.stdout.splitlines()
+    forked, own, late, spawned = finish([sys.executable, script, tmp_path]).stdout.splitlines()
     assert (forked, own, spawned) == ("complete complete", "complete", "complete")
     assert late.startswith("WrongUsage: ")
     assert "get_context('spawn')" in late

@@ -146,8 +146,7 @@ USED = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:
 )
 def test_what_the_batch_system_leaves(variables, answer, left):
     asked = []
-    found = batch_system.seconds_left(variables, lambda line: asked.append(line) or answer)
-    assert found == left
+    assert batch_system.seconds_left(variables, lambda line: asked.append(line) or answer) == left
     assert variables != JOB or asked == [["squeue", "-h", "-j", "7", "-o", "%A %L"]]
 
 

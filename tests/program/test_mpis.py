@@ -128,8 +128,7 @@ def test_a_run_survives_a_change_of_mpi_a_killed_rank_and_a_stop(straight, tmp_p
     assert status(tmp_path / "run")["status"] == "running"  # as it died
     job = begin("openmpi", 2)
     assert_stops(job, tmp_path / "run", {75})
-    output = finish("mpich", 3, tmp_path / "run")
-    assert "resumed at generation" in output
+    assert "resumed at generation" in finish("mpich", 3, tmp_path / "run")
     assert_same_run(straight(LONG), tmp_path / "run")
 
 

@@ -158,8 +158,7 @@ def files(fresh):
         with h5py.File(file, "r", locking=False) as opened:
             opened.visititems(collect)
             attributes = {name: kind(value) for name, value in opened.attrs.items()}
-        algorithm = file.relative_to(fresh).parts[0]
-        found.append(Found(algorithm, name, datasets, attributes))
+        found.append(Found(file.relative_to(fresh).parts[0], name, datasets, attributes))
     return found
 
 

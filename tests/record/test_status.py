@@ -200,8 +200,7 @@ def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged,
     assert read(path / "checkpoint.h5")[1]["generation"] == generation
     assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in logged()
     # at first, when it ends, at the end
-    saved = f"saved is generation {generation}, in {path / 'checkpoint.h5'}"
-    assert logged().count(saved) == 3
+    assert logged().count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3
     assert (path / "policy.h5").exists() == (generation > 0)
     assert "best policy /" not in logged()  # there is none, or it is not the best one
     there = (path / "metrics.h5").exists()

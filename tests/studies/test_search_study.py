@@ -156,8 +156,7 @@ def test_a_study_of_another_version_is_only_shown(tmp_path, call):
     saved = json.loads((study.path / STUDY).read_text())
     for version in ("0.1", None):  # the first ones did not write it down
         (study.path / STUDY).write_text(json.dumps({**saved, "version": version}))
-        told = call("search run", study.path, code=2).err
-        assert "settings or defaults, version: " in told
+        assert "settings or defaults, version: " in call("search run", study.path, code=2).err
         call("search show", study.path)
     (study.path / STUDY).write_text(json.dumps(saved))
     made(tmp_path)

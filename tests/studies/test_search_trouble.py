@@ -177,5 +177,4 @@ def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call
         raise Unsaved("study.json: No space left on device")
 
     monkeypatch.setattr("esac_mpi.studies.search.study.begin", fail)
-    told = call("search jobs", study.source, code=74).err
-    assert told == "study.json: No space left on device\n"
+    assert call("search jobs", study.source, code=74).err == "study.json: No space left on device\n"

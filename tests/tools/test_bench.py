@@ -57,8 +57,7 @@ def test_a_quick_benchmark_prints_json_lines():
     assert all(row["min"] <= row["median"] <= row["max"] and not row["simulation"] for row in rows)
     names = {row["name"] for row in rows if "ranks=2" in row["case"]}
     assert {"noise", "episodes", "exchange", "update", "whole", "idle fraction of rank 1"} <= names
-    lengths = [row["max"] for row in rows if row["name"] == "episode length"]
-    assert lengths == [20.0] * 3
+    assert [row["max"] for row in rows if row["name"] == "episode length"] == [20.0] * 3
 
 
 def test_history_is_measured_at_every_mark(tmp_path):

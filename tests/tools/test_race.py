@@ -289,8 +289,7 @@ def test_peers_that_are_not_installed_are_left_out_and_said(monkeypatch, capsys)
 
     monkeypatch.setattr(race, "version", version)
     found = race.plan_runs(["Hopper-v5"], ["ESAC", "SB3 TQC", "SBX SAC", "SBX TQC"], 1, 9.0)
-    names = ["ESAC", "SB3 TQC", "SB3 TQC, own networks"]
-    assert [plan.competitor for plan in found] == names
+    assert [plan.competitor for plan in found] == ["ESAC", "SB3 TQC", "SB3 TQC, own networks"]
     assert found[1].versions.endswith(", sb3_contrib 7, stable_baselines3 7")
     said = f"sbx is left out: jax is not installed: {INSTALL} '.[bench]'\n"
     assert capsys.readouterr().err == said

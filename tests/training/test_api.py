@@ -80,8 +80,7 @@ def test_keyword_arguments_of_a_task_join_and_a_table_replaces(tmp_path):
 
 def test_a_config_built_by_hand_is_checked(tmp_path):
     task, policy = Task("CyclicMDP-v0", 9), PolicyNetwork((4,))
-    budget = Budget(2, nominal_steps=0)
-    config = Config(algorithm="es", task=task, policy=policy, budget=budget)
+    config = Config(algorithm="es", task=task, policy=policy, budget=Budget(2, nominal_steps=0))
     es = replace(config.es, sigma=np.float64(0.3), population_size=4)
     strange = replace(config, seed=np.int64(0), es=es)
     found = esac_mpi.train(strange, run_dir=tmp_path / "run", quiet=True)

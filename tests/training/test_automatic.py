@@ -44,8 +44,7 @@ def settings(path) -> dict[str, object]:
 def of_three(tmp_path_factory, together):
     """Make a run on three ranks; return it and what it said."""
     path = tmp_path_factory.mktemp("three") / "run"
-    done = together(3, *CHOSEN, "--budget.generations", 6, "--run-dir", path)
-    return path, done.stdout
+    return path, together(3, *CHOSEN, "--budget.generations", 6, "--run-dir", path).stdout
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,7 @@ def test_a_disk_with_little_room_is_not_filled(tmp_path, monkeypatch):
 
 def test_a_place_that_is_a_file_is_2(refused, tmp_path):
     (tmp_path / "file").write_text("kept")
-    found = refused(tmp_path / "file" / "run")
-    assert "WRONG: Not a directory" in found["directory"]
+    assert "WRONG: Not a directory" in refused(tmp_path / "file" / "run")["directory"]
     assert (tmp_path / "file").read_text() == "kept"
 
 

@@ -92,8 +92,7 @@ def test_all_wait_for_a_phase_or_it_runs_beside():
     # 1, 1, then 2 on three ranks, twice: the phase is over
     assert taken(lagged, 4).seconds == pytest.approx(6)
     assert taken(lagged, 1).seconds == pytest.approx(19)  # the second phase is not waited for
-    none = config.amend(esac, {"esac.sac_phases": False})
-    assert taken(none, 4).seconds == pytest.approx(4)
+    assert taken(config.amend(esac, {"esac.sac_phases": False}), 4).seconds == pytest.approx(4)
 
 
 def test_resimulated_episodes_are_steps_of_the_budget():
