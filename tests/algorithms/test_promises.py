@@ -108,6 +108,7 @@ PARTS = {  # (last generation, ranks, nodes) of each; a case without its own has
     "td3, on ranks": [(2, 1, 1), (6, 3, 1)],
     "esac": [(3, 3, 1), (5, 1, 1)],
     "esac, large": [(1, 2, 1), (3, 3, 2), (4, 2, 2)],
+    "esac, walker, lag": [(3, 3, 3), (5, 1, 1)],
     "esac, paper": [(1, 1, 1), (9, 3, 2)],
     "esac, forms": [(4, 1, 1), (9, 3, 1)],
     "esac, public": [(1, 1, 1), (9, 3, 1)],
