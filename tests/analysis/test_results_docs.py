@@ -33,15 +33,11 @@ FOLDERS = ("", "aes-table2", "aggregate", "carriers")
 RECORDS = [path for name in FOLDERS for path in (ROOT / "docs/results" / name).glob("*.csv")]
 
 
-def run_of(row):
-    return row.experiment, row.budget, row.task, row.variant, row.value, row.seed
-
-
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
 def test_the_records_of_the_docs_are_small_and_whole(path):
     rows = read_rows([path])
-    ended = [run_of(row) for row in rows if row.complete]
-    assert sorted(ended) == sorted({run_of(row) for row in rows})
+    ended = [row.run for row in rows if row.complete]
+    assert sorted(ended) == sorted({row.run for row in rows})
     assert path.stat().st_size < 23_000 * len(ended)  # a run is some sixty rows
 
 
