@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from small_studies import SETTINGS, made
+from toy_experiments import write
 
 from esac_mpi.analysis import groups
 from esac_mpi.analysis.messages import Unusable
@@ -47,11 +48,6 @@ preset = "reference-code"
 """
 
 
-def written(path, text):
-    path.write_text(text)
-    return str(path)
-
-
 def test_each_former_name_is_no_field_and_each_present_one_is():
     assert not RENAMED.keys() & {*NAMES}
     assert {*RENAMED.values(), *WORDS} <= {*NAMES}
@@ -64,23 +60,23 @@ def test_each_former_name_is_no_field_and_each_present_one_is():
 
 
 def test_a_file_of_former_names_means_the_same(tmp_path):
-    then, now = written(tmp_path / "then.toml", THEN), written(tmp_path / "now.toml", NOW)
+    then, now = write(tmp_path / "then.toml", THEN), write(tmp_path / "now.toml", NOW)
     assert read_toml(then) == read_toml(now)
     assert load([then]) == load([now])
     dotted = 'esac.reading = "paper"\nesac.adoption_wins = 1\n'
-    found = read_toml(written(tmp_path / "dotted.toml", dotted))
+    found = read_toml(write(tmp_path / "dotted.toml", dotted))
     assert found == {"esac.preset": "paper", "esac.transfer_wins": 1}
     mixed = 'esac.reading = "corrected"\nerl.preset = "repo"\nesac.sampling = "repo"\n'
     renewed = {"esac.preset": "corrected", "erl.preset": "reference-code", "esac.sampling": "repo"}
-    assert read_toml(written(tmp_path / "mixed.toml", mixed)) == renewed
+    assert read_toml(write(tmp_path / "mixed.toml", mixed)) == renewed
     text = 'said = ["esac.adoption", "esac.sigma", "esac.reading"]\n[esac]\nadoption = "off"\n'
-    found = read_toml(written(tmp_path / "said.toml", text))
+    found = read_toml(write(tmp_path / "said.toml", text))
     assert found["said"] == ("esac.sigma", "esac.preset", "esac.transfer")
 
 
 @pytest.mark.parametrize("before", [*RENAMED])
 def test_a_file_with_both_names_is_refused(tmp_path, before):
-    path = written(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
+    path = write(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
     with pytest.raises(ConfigError) as caught:
         load([path])
     said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
