@@ -182,10 +182,11 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
         raise TaskError(f"Unknown task '{id}'. {_suggest(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
-        here = f"in the current directory ({Path.cwd()}) or on PYTHONPATH"
+        here = f"in the current directory ({Path.cwd()}), on PYTHONPATH or installed"
         if sys.flags.safe_path:
-            here = "on PYTHONPATH; Python looks in no current directory (PYTHONSAFEPATH, -P or -I)"
-        raise TaskError(f"{id} cannot be made: {missing} {here}") from error
+            why = "Python looks in no current directory (PYTHONSAFEPATH, -P or -I)"
+            here = f"on PYTHONPATH or installed; {why}"
+        raise TaskError(f"{id} cannot be made: {missing}: not {here}") from error
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)

@@ -110,10 +110,11 @@ def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path):
     assert "episodes, seed 0" in tool("evaluate", policy, "--episodes", 2, **here).stdout
     assert "arm:Breaking-v0 has no picture" in tool("render", policy, code=2, **here).stderr
     lost = tool("evaluate", policy, code=2, **here | {"folder": ROOT}).stderr
-    said = f"No module named 'arm' in the current directory ({ROOT}) or on PYTHONPATH"
+    where = f"in the current directory ({ROOT}), on PYTHONPATH or installed"
+    said = f"No module named 'arm': not {where}"
     assert f"arm:Breaking-v0 cannot be made: {said}" in lost
     lost = tool("evaluate", policy, code=2, **here, PYTHONSAFEPATH="1").stderr
-    assert "'arm' on PYTHONPATH; Python looks in no current directory" in lost
+    assert "not on PYTHONPATH or installed; Python looks in no current directory" in lost
 
 
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, call):
