@@ -11,6 +11,7 @@ from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import WRONG_USAGE, BrokenAlgorithm, why_not_imported
 from esac_mpi.host.invocation import version
 from esac_mpi.host.log import complain, tell, warn
+from esac_mpi.host.stop import die_of_interrupt
 
 HELP = {"-h", "--help"}
 
@@ -31,6 +32,8 @@ def main(argv: list[str]) -> int:
         from esac_mpi.comm import launch
         from esac_mpi.config import load  # which loads the algorithms of installed packages
         from esac_mpi.training import session
+    except KeyboardInterrupt:
+        die_of_interrupt()
     except (ImportError, RuntimeError) as error:  # mpi4py's
         told = why_not_imported(error)
         if not told:

@@ -18,7 +18,7 @@ from esac_mpi.host import log, streams, threads
 from esac_mpi.host.batch_system import is_speaker
 from esac_mpi.host.errors import INSTALL, WRONG_USAGE, NotSaved, RunError, why_not_imported
 from esac_mpi.host.invocation import SCRIPT, call_of, deleted_directory, version, without_arguments
-from esac_mpi.host.stop import EndsRun
+from esac_mpi.host.stop import EndsRun, die_of_interrupt
 
 EXTRAS = {  # extra of setup.cfg that has a library
     "matplotlib": "analysis", "pandas": "analysis",
@@ -86,6 +86,8 @@ def run(name: str, arguments: list[str]) -> int:
             return call(name, arguments)
         finally:  # also after a help, which ends the program
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        die_of_interrupt()
     except EndsRun as error:  # of a task
         log.complain(f"{call_of(name)}: {error}")
         return RunError.code

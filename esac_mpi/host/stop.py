@@ -7,9 +7,10 @@ again at the next start: all its random numbers are addressed.
 """
 
 import math
+import os
 import signal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 # LSF's, SGE's; at the limit of processor time; of a closed terminal
@@ -28,6 +29,13 @@ def stop_signals() -> tuple[int, ...]:
 def _is_free(handler: Any) -> bool:
     # a search's, around its trials
     return handler == signal.SIG_DFL or isinstance(getattr(handler, "__self__", None), Stop)
+
+
+def die_of_interrupt() -> NoReturn:
+    """End this process as Ctrl-C does, without a traceback, so that a shell's loop ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)
+    os._exit(128 + signal.SIGINT)  # where it is blocked
 
 
 class GivenUp(BaseException):

@@ -3,6 +3,7 @@
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -90,6 +91,25 @@ def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
     assert said.count("\n") == 1
     text = (ROOT / "setup.cfg").read_text()
     assert all(f"\n{extra} =" in text for extra in EXTRAS.values())
+
+
+@pytest.mark.parametrize(
+    ("program", "loads"),
+    [("esac_mpi", "esac_mpi.comm.launch"), ("esac_mpi.commands", "esac_mpi.analysis.command")],
+)
+def test_ctrl_c_ends_a_command_or_a_training_that_loads_without_a_traceback(program, loads):
+    """By the signal, so that a shell's loop ends, too."""
+    code = f"""
+import sys
+from {program}.__main__ import main
+class Press:
+    def find_spec(name, *_):
+        if name == "{loads}":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Press)
+main(["summary", "runs/a"])
+"""
+    assert finish([sys.executable, "-c", code], -signal.SIGINT).stderr == ""
 
 
 @pytest.mark.slow
