@@ -224,7 +224,8 @@ class Display:
         if not self._pending or self._first is None:
             return
         began, first = self._first
-        elapsed, speed = self._clock() - began, dict[str, float]()
+        elapsed = self._clock() - began
+        speed: dict[str, float] = {}
         if elapsed > 0 and (steps := self._values["env_steps"] - first["env_steps"]) > 0:
             speed["steps_per_second"] = steps / elapsed
         if elapsed > 0 and (share := self._values["progress"] - first["progress"]) > 0:
