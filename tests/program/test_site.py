@@ -66,7 +66,7 @@ def test_a_setting_has_its_values_default_condition_and_text(site):
 def test_code_on_any_page_links_to_its_description(site):
     page = (site / "reference/exit-codes.html").read_text()
     assert 'href="settings.html#setting-stop.grace_seconds"' in page
-    assert 'href="commands.html#esac-mpi-watch"' in page
+    assert 'href="commands.html#esac-mpi-summary"' in page
 
 
 def test_the_page_of_exit_codes_has_all_codes_and_signals():
