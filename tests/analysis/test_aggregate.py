@@ -176,6 +176,16 @@ def test_interval_of_what_can_be_counted():
         interval([np.array([1.0])])
 
 
+def test_interval_of_a_mean_agrees_with_the_normal_one():
+    seeds = np.random.default_rng(1).standard_normal(400)
+    found = interval([seeds], intervals.mean)
+    assert interval([seeds], intervals.mean) == found  # the same every time
+    error = seeds.std() / 20
+    np.testing.assert_allclose(
+        found, seeds.mean() + np.array([-1.96, 1.96]) * error, atol=0.2 * error
+    )
+
+
 def test_random_actions_are_uniform_and_the_same_every_time():
     one, two = Noted(), Noted()
     found = random_actions.returns(one, 400)

@@ -1,5 +1,7 @@
 """Busy seconds: a row has least, mean, most and some ranks in turn; tools add up all."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from run_files import leave
@@ -70,3 +72,7 @@ def test_a_timeline_has_no_rank_that_is_gone(tmp_path):
     figure = timeline.draw(leave(tmp_path / "run", rows, {"algorithm": "es"}))
     assert figure.get_suptitle().endswith("1 to 2 ranks")
     assert [len(lane.get_paths()) for lane in figure.axes[0].collections[:2]] == [3, 2]
+
+
+def test_a_run_without_busy_seconds_has_no_efficiency():
+    assert measures.parallel_efficiency(SimpleNamespace(columns={})) is None

@@ -206,6 +206,7 @@ def test_a_free_camera_follows_what_moves(monkeypatch):
         ("--degrees 60", "a start that is not tilted does not read --degrees"),
         ("--video a.avi", "a.avi: the name must end in ."),
         ("--out a.pdf", "a.pdf: the name must end in ."),
+        ("--frames 0", "--frames: 0: must be at least 1"),
         ("--seconds nan", "--seconds: nan: must be at least 0 and finite"),
     ],
 )

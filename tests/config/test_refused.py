@@ -22,6 +22,7 @@ esac --esac.transfer_episodes 1: esac.transfer_episodes = 1: must be at least 2,
 to have an error
 esac --esac.preset corrected --esac.learner_lag 6: esac.learner_lag = 6: must be at most \
 esac.gradient_interval (5)
+es --es.action_noise -0.1: es.action_noise = -0.1: must be at least 0
 esac --esac.sigma 0: esac.sigma = 0.0: must be positive
 esac --esac.sigma 1e-20: esac.sigma = 1e-20: must be at least 1e-09
 sac --sac.temperature 1e-30: temperature = 1e-30: must be at least 1e-09
@@ -30,6 +31,9 @@ aes_rl --aes_rl.variance_init 1e-80: variance_init = 1e-80: must be at least 1e-
 esac --fresh=true: command line: --fresh takes no value: leave =true out
 esac --task Hopper-v5: 'task' is a table of settings, which has no value of its own: name one of \
 them, such as task.id
+esac --esac.sigma nan: esac.sigma = nan
+esac --sac.lr_sac inf: sac.lr_sac = inf
+esac --seed -1: seed = -1
 esac --budget.generations 0: no limit is set
 esac --checkpoint.every_generations 0 --checkpoint.every_minutes 0: a run that is killed would \
 lose all
@@ -39,11 +43,15 @@ under sampling = onesided and fitness_shaping = sign_ranks
 esac nowhere.toml: nowhere.toml: No such file
 sacc --help: algorithm = 'sacc': expected 'esac' | 'es' | 'sac'
 cem --cem.population_size 5: cem.population_size = 5
+cem --cem.variance_init 0: cem.variance_init = 0.0
+cem --cem.elite_fraction 1.5: cem.elite_fraction = 1.5
 cem --cem_rl.tau 0.1: cem_rl.tau
+cem --policy.output clip: policy.output
 cem --cem.critic serial: cem.critic
 cem --cem.importance_mixing true --cem.sampling mirrored: cem.sampling
 cem_rl --cem_rl.importance_mixing true --cem_rl.trained_fraction 1: cem_rl.importance_mixing = true
 cem_rl --cem_rl.batch_size 2000 --cem_rl.replay_capacity 1000: cem_rl.batch_size = 2000
+cem_rl --cem_rl.trained_fraction 1.1: cem_rl.trained_fraction = 1.1
 erl --erl.population_size 2: erl.population_size = 2
 erl --erl.population_size 6 --erl.elite_fraction 0.5: size = 6: .* lower elite_fraction
 pderl --erl.elite_fraction 0.9 --erl.population_size 2: 3 or more
@@ -53,14 +61,21 @@ perl --erl.crossover distillation: algorithm = pderl
 erl --erl.distillation_batch 9: erl.distillation_batch
 erl --erl.super_probability 0.6 --erl.reset_probability 0.5: super_probability = 0.6: .* lower one
 pderl --erl.learner td3 --erl.batch_size 16: erl.batch_size
+pderl --sac.tau 0.1: sac.tau
 erl --erl.learner sac --sac.start_steps 5: sac.start_steps
+td3 --td3.policy_delay 0: td3.policy_delay = 0
+ddpg --ddpg.tau 1.5: ddpg.tau = 1.5
 ddpg --ddpg.replay_capacity 60: ddpg.batch_size = 64: must be at most ddpg.replay_capacity (60)
+td3 --td3.lr_td3 0: td3.lr_td3 = 0.0
+ppo --ppo.lr_ppo 0: ppo.lr_ppo = 0.0
+ppo --ppo.gae_lambda 1.5: ppo.gae_lambda = 1.5
 ppo --ppo.batch_size 1: ppo.batch_size = 1
 ppo --ppo.steps_per_generation 63: ppo.batch_size = 64: must be from 2 to .* (63)
 ppo --ppo.steps_per_generation 33 --ppo.batch_size 16: ppo.batch_size = 16
 ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
 ppo --policy.linear true: policy.linear
+esac --policy.hidden [] --policy.linear_gain 2: policy.linear_gain
 esac --policy.linear true --policy.linear_gain 0: policy.linear_gain = 0.0
 esac --policy.linear true --policy.linear_gain 1e-50: policy.linear_gain = 1e-50
 esac --policy.linear true --policy.linear_gain 1e4: policy.linear_gain = 10000.0
@@ -76,6 +91,8 @@ esac --esac.transfer tested --esac.sac_phases false: esac.transfer = off
 aes_rl --aes_rl.variance_rule success: aes_rl.variance_rule = success
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule adaptive: variance_rule = adaptive
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule fixed: variance_rule = fixed
+aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success --aes_rl.success_factor 0: \
+success_factor = 0.0
 aes_rl --aes_rl.mean_rule linear --aes_rl.mean_episodes 0: mean_episodes = 0
 aes_rl --aes_rl.mean_rule full_move --aes_rl.variance_rule success --aes_rl.mean_episodes 0: \
 mean_episodes = 0
@@ -108,6 +125,8 @@ ddpg --ddpg.episodes_on ranks --ddpg.interleaved true: with ddpg.episodes_on = r
 erl --erl.memory_size 300: erl.memory_size: read only with erl.crossover = distillation or \
 erl.mutation = proximal
 esac --policy.hidden [] --policy.activation tanh: --policy.activation: read only with hidden \
+layers (policy.hidden)
+esac --policy.hidden [] --policy.layer_norm true: --policy.layer_norm: read only with hidden \
 layers (policy.hidden)
 esac --policy.hidden [] --policy.linear_gain 2: --policy.linear_gain: read only with hidden \
 layers (policy.hidden)

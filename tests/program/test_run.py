@@ -56,10 +56,9 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
     wait_for(lambda: summary(path)["status"] == "dead")
     before = science(path)
     made = len(before["metrics/generation"])
-    arrays, about = read(path / "checkpoint.h5")
-    saved = int(about["generation"])
+    saved = int(read(path / "checkpoint.h5")[1]["generation"])
     assert saved % 16 == 0 < saved
-    assert arrays["state/phase_begun"] in (0, saved)  # what a phase in flight began with is in it
+    assert phase_begun(path) in (0, saved)  # what a phase in flight began with is in it
     arguments.append(max(made, saved) + 10)
     alone(*arguments, "--run-dir", tmp_path / "straight")
     done = together(3, *arguments, "--run-dir", path)
@@ -109,6 +108,36 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
     assert said["env_steps"]["replayed"] == winners[history["metrics/sac_phase"] == 1].sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
+
+
+LAGGED = [*TWENTY, "--esac.learner_lag", 2]
+
+
+@pytest.fixture(scope="module")
+def lagged(tmp_path_factory, alone):
+    """The straight run with SAC phases beside the evaluation of two generations."""
+    path = tmp_path_factory.mktemp("lagged") / "run"
+    alone(*LAGGED, "--run-dir", path)
+    return path
+
+
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 3)])
+def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(
+    lagged, straight, tmp_path, together, ranks, nodes
+):
+    done = together(ranks, *LAGGED, "--run-dir", tmp_path / "run", nodes=nodes)
+    assert f"{ranks} ranks on {nodes} node(s)" in done.stdout
+    assert_same_run(lagged, tmp_path / "run")
+    rows, direct = science(lagged), science(straight)
+    assert rows["metrics/sac_phase"].sum() >= 5
+    begun = np.flatnonzero(direct["metrics/sac_phase"])[0]
+    late, at_once = (each["metrics/gradient_updates"] for each in (rows, direct))
+    assert late[begun + 1] == 0 < at_once[begun]
+    assert late[begun + 2] == at_once[begun]
+
+
+def phase_begun(path: Path) -> int:
+    return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
 def replayed(path: Path) -> float:

@@ -56,7 +56,9 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "es.sigma = 0.1", "es.sigma = 0.1: expected a list of values, or {low ="),
         ("search", "policy.activation = {low = 1, high = 2}", "expected 'relu'"),
         ("search", "es.population_size = [4, 5]", "population_size"),  # mirrored, and odd
+        ("search", "sac.gamma = [0.9, 0.99]", "sac.gamma: algorithm = es does not read it"),
         ("search", "seed = [1, 2]", "seed: seeds = [100, 101] of the study says which"),
+        ("search", 'run_dir = ["a", "b"]', 'run_dir: directory = "..." of the study says which'),
         ("search", "task.horizon = [20, 30]", "task.horizon: the same for all trials"),
         ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "expected 'tpe' or 'random'"),
         ("tail", "[pruner]\nwarmup = 1.5", "pruner: warmup = 1.5: must be at most 1"),
@@ -124,7 +126,11 @@ def test_what_is_no_study_is_one_sentence(tmp_path, call):
     ("part", "text", "said"),
     [
         ("search", SEARCH.replace("0.5", "0.6"), "0.01 to 0.5 (log) -> 0.01 to 0.6 (log)"),
+        ("search", "es.lr_es = [0.1, 0.2]", "es.lr_es"),
+        ("search", SEARCH.replace("[4, 6]", "[6, 8]"), "es.population_size"),
         ("settings", SETTINGS.replace("30", "40"), "task.horizon: 30 -> 40"),
+        ("settings", SETTINGS.replace("ions = 10", "ions = 20"), "budget.generations: 10 -> 20"),
+        ("settings", SETTINGS.replace("[4]", "[8, 8]"), "policy.hidden: 4 -> 8 8"),
         ("head", "trials = 3\nseeds = [4]", "seeds: 100 -> 4: "),
         ("tail", "[pruner]\nkind = 'none'", "pruner: "),
     ],
