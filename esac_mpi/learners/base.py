@@ -265,7 +265,7 @@ class GradientLearner(Learner):
             (_, observation), total, ended, began = start, 0.0, False, self.env_steps
             while not ended and not (cut and self.env_steps == stop):
                 if run is None or self.env_steps < self.options.start_steps:
-                    rewards, observation, ended = self._step(env, explorer, observation, random)
+                    rewards, observation, ended = self._step(env, explorer, observation)
                 else:
                     made = self.env_steps - first
                     most = began + env.horizon - self.env_steps
@@ -288,12 +288,10 @@ class GradientLearner(Learner):
         """Return what draws the actor's actions in a phase."""
         return Explorer(self.actor, self._activation, self.normaliser, self._explored, random)
 
-    def _step(
-        self, env: Env, explorer: Explorer, observation: np.ndarray, random: np.random.Generator
-    ) -> Taken:
+    def _step(self, env: Env, explorer: Explorer, observation: np.ndarray) -> Taken:
         """Take a step, at random among the first start_steps, and keep its transition."""
         if self.env_steps < self.options.start_steps:
-            action = random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
+            action = explorer.random.uniform(-1.0, 1.0, self._actions).astype(np.float32)
         else:
             action = explorer(observation)
         self.env_steps += 1
@@ -312,7 +310,7 @@ class GradientLearner(Learner):
         self.env_steps += len(actions)
         self._check_action(actions)
         if self.seen is not None:
-            for row in run.observations[: len(run.rewards)]:
+            for row in run.observations[: len(actions)]:
                 count_in(self.seen, row)
         self.replay.add_rows(rows)
         rewards = [reward if abs(reward) <= LARGEST else math.nan for reward in run.rewards]

@@ -42,7 +42,7 @@ class Explorer:
         random: np.random.Generator,
     ) -> None:
         self._actor, self._activation, self._normaliser = actor, activation, normaliser
-        self._explored, self._random = explored, random
+        self._explored, self.random = explored, random
         self.refresh()
 
     def refresh(self) -> None:
@@ -54,7 +54,7 @@ class Explorer:
         if self._normaliser is not None:
             observation = self._normaliser(observation)
         output = forward(self._layers, self._activation, observation, self._actor.layout.linear)
-        return self._explored(output, self._random)
+        return self._explored(output, self.random)
 
 
 class CompiledExplorer(Explorer):
@@ -70,7 +70,7 @@ class CompiledExplorer(Explorer):
         normaliser: Normaliser | None,
         random: np.random.Generator,
     ) -> None:
-        self._actor, self._random = actor, random
+        self._actor, self.random = actor, random
         layout = actor.layout
         self._network = Perceptron(
             layout.sizes, "relu", "tanh", env.low, env.high, False, layout.linear, True
@@ -88,7 +88,7 @@ class CompiledExplorer(Explorer):
     def _drawn(self, count: int) -> np.ndarray:
         """Return the normals of the next steps, float32 [count, a], which stay the next ones."""
         missing = max(count - len(self._normals), 0)
-        new = self._random.standard_normal((missing, self._normals.shape[1]), dtype=np.float32)
+        new = self.random.standard_normal((missing, self._normals.shape[1]), dtype=np.float32)
         self._normals = np.concatenate([self._normals, new])
         return self._normals[:count]
 

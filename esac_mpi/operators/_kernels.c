@@ -501,10 +501,11 @@ static float *forward(Perceptron *self)
 static void decide(Perceptron *self, int scale, float *action)
 {
     float *y = forward(self);
-    for (int o = 0; self->draws && o < self->acts; o++) {
-        const float std = exponential(clipped(y[self->acts + o], -20.0f, 2.0f));
-        y[o] = hyperbolic_tangent(y[o] + std * action[o]);
-    }
+    if (self->draws)
+        for (int o = 0; o < self->acts; o++) {
+            const float std = exponential(clipped(y[self->acts + o], -20.0f, 2.0f));
+            y[o] = hyperbolic_tangent(y[o] + std * action[o]);
+        }
     for (int o = 0; o < self->acts; o++) {
         const float in_range = self->centre[o] + self->half[o] * y[o]; /* but for rounding */
         action[o] = scale ? clipped(in_range, self->low[o], self->high[o]) : y[o];

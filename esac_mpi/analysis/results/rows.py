@@ -59,7 +59,7 @@ class Row:
     gradient_updates: int
     training_episodes: int  # so far, evaluations not included
     training_return: float | None  # mean return of the last 50 training episodes
-    fitness_mean: float | None  # mean over generations so far of the population's mean fitness
+    fitness_mean: float | None  # mean so far of the population's mean fitness; None without one
     return_theta_es: float | None  # mean of a noise-free evaluation of theta_es in this generation
     return_learner: float | None  # the same of the learner's: SAC's mean policy, ERL's champion
     complete: bool  # whether it is the last row of a run whose budget or wall time is used up
