@@ -127,6 +127,7 @@ static inline float hyperbolic_tangent(float x)
 #define MAX _mm512_max_ps
 #define OPEN(x, y) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, _mm512_setzero_ps(), _CMP_GT_OQ), x)
 #define ROWS 8
+#define FEW 8
 #define PANELS 2
 #include "_learner.h"
 #pragma GCC pop_options
@@ -143,6 +144,7 @@ static inline float hyperbolic_tangent(float x)
 #define MAX _mm256_max_ps
 #define OPEN(x, y) _mm256_and_ps(x, _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ))
 #define ROWS 6
+#define FEW 4
 #define PANELS 1
 #include "_learner.h"
 #pragma GCC pop_options

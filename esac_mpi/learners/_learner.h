@@ -7,6 +7,8 @@
    FMA, MAX, OPEN        a * b + c; the larger one; OPEN(x, y) is x where y > 0, else 0
    ROWS, PANELS          a tile of a product: its rows, its panels of columns; its sums fill the
                          registers
+   FEW                   rows of a lower tile for the last ones, lest most of them are for nothing;
+                         with more than one panel it is ROWS
 
    Each number of a product is one chain of fused multiply-adds in the order of the inner index,
    whatever the tiles are, and no other sum depends on the vectors: so every kind makes the same
@@ -14,38 +16,45 @@
 
 enum { NAME(PER) = PANEL / LANES };
 
-/* Make `rows` rows of a product in so many panels, from row a and panels b, at c. */
+/* Make `tall` rows of a product in so many panels, from row a and panels b, at c. Only `rows` are
+   there: the others repeat the last one. */
 static inline __attribute__((always_inline)) void NAME(tile)(const Product *p, const float *a,
-                                                             int rows, const float *b, int panels,
-                                                             const float *bias, const float *open,
-                                                             float *c, size_t width)
+                                                             int tall, int rows, const float *b,
+                                                             int panels, const float *bias,
+                                                             const float *open, float *c,
+                                                             size_t width)
 {
-    const size_t inner = (size_t)p->inner;
+    const size_t inner = (size_t)p->inner, left_column = p->left_column, open_width = p->width;
+    const int relu = p->relu;
     const float *row[ROWS];
     VECTOR sum[ROWS][PANELS * NAME(PER)];
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < tall; i++) {
         row[i] = a + (size_t)(i < rows ? i : rows - 1) * p->left_row;
         for (int v = 0; v < panels * NAME(PER); v++)
             sum[i][v] = bias ? LOAD(bias + v * LANES) : SET(0.0f);
     }
-    for (size_t k = 0, at = 0; k < inner; k++, at += p->left_column) {
+    for (size_t k = 0, at = 0; k < inner; k++, at += left_column) {
         VECTOR right[PANELS * NAME(PER)];
         for (int v = 0; v < panels * NAME(PER); v++)
             right[v] = LOAD(b + (size_t)(v / NAME(PER)) * inner * PANEL + k * PANEL
                             + v % NAME(PER) * LANES);
 #pragma GCC unroll 16
-        for (int i = 0; i < ROWS; i++) {
+        for (int i = 0; i < tall; i++) {
             const VECTOR left = SET(row[i][at]);
             for (int v = 0; v < panels * NAME(PER); v++)
                 sum[i][v] = FMA(left, right[v], sum[i][v]);
         }
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < ROWS; i++)
-        for (int v = 0; v < panels * NAME(PER) && i < rows; v++) {
-            const size_t at = (size_t)i * width + (size_t)(v * LANES);
-            const VECTOR x = p->relu ? MAX(SET(0.0f), sum[i][v]) : sum[i][v];
-            STORE(c + at, open ? OPEN(x, LOAD(open + at)) : x);
+    for (int i = 0; i < tall; i++)
+        for (int v = 0; v < panels * NAME(PER); v++) {
+            VECTOR x = sum[i][v];
+            if (relu)
+                x = MAX(SET(0.0f), x);
+            if (open)
+                x = OPEN(x, LOAD(open + (size_t)(i < rows ? i : rows - 1) * open_width
+                                 + (size_t)(v * LANES)));
+            STORE(c + (size_t)i * width + (size_t)(v * LANES), x);
         }
 }
 
@@ -60,20 +69,24 @@ static void NAME(multiply)(const Product *p, int rows, int columns)
         for (int j = 0; j < columns; j += WIDE) {
             const float *b = p->right + (size_t)p->inner * (size_t)j;
             const int wide = columns - j < WIDE ? columns - j : WIDE;
-            const int fits = wide == WIDE || p->width % WIDE == 0;
-            const size_t width = fits ? p->width : WIDE;
+            const float *given = p->bias ? bias : NULL;
             if (p->bias)
                 memcpy(bias, p->bias + j, (size_t)wide * sizeof *bias);
             for (int i = first; i < last; i += ROWS) {
                 const size_t at = (size_t)i * p->width + (size_t)j;
                 const int high = last - i < ROWS ? last - i : ROWS;
+                const int tall = high > FEW ? ROWS : FEW;
+                const int fits = high == tall && (wide == WIDE || p->width % WIDE == 0);
+                const size_t width = fits ? p->width : WIDE;
                 const float *a = p->left + (size_t)i * p->left_row;
                 const float *open = p->open ? p->open + at : NULL;
                 float *c = fits ? p->out + at : edge;
-                if (wide > PANEL)
-                    NAME(tile)(p, a, high, b, PANELS, p->bias ? bias : NULL, open, c, width);
+                if (PANELS > 1 && wide <= PANEL)
+                    NAME(tile)(p, a, ROWS, high, b, 1, given, open, c, width);
+                else if (FEW == ROWS || high > FEW)
+                    NAME(tile)(p, a, ROWS, high, b, PANELS, given, open, c, width);
                 else
-                    NAME(tile)(p, a, high, b, 1, p->bias ? bias : NULL, open, c, width);
+                    NAME(tile)(p, a, FEW, high, b, PANELS, given, open, c, width);
                 for (int r = 0; r < high && !fits; r++)
                     memcpy(p->out + at + (size_t)r * p->width, edge + r * WIDE,
                            (size_t)wide * sizeof *c);
@@ -438,4 +451,5 @@ static void NAME(update)(const void *self)
 #undef MAX
 #undef OPEN
 #undef ROWS
+#undef FEW
 #undef PANELS
