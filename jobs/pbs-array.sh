@@ -22,7 +22,7 @@ KEEP=ROUND,SCRIPT,INDEX,LIST,TASKS,SEEDS,OPTIONS,RUNS; for n in VENV LAUNCH HOUR
 : "${SCRIPT:=jobs/pbs-array.sh}" "${INDEX:=$PBS_ARRAY_INDEX}" "${SELECT:=}" # SELECT: in place of the select line, as -l has it
 
 export ROUND SCRIPT INDEX LIST TASKS SEEDS OPTIONS RUNS; cd "$PBS_O_WORKDIR" && . "${VENV/#\~\//$HOME/}/bin/activate" || exit 1
-tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
+set -f; tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
 [ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "${LIST/#\~\//$HOME/}" | xargs -r printf '%s\n')  # as a shell
 n=${#words[@]} RUN=${words[@]: -1}; RUN=${RUN/#\~\//$HOME/}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }

@@ -26,7 +26,7 @@ KEEP=ROUND,SCRIPT,RUN,OPTIONS; for n in VENV LAUNCH HOURS STOP PROGRAM ROUNDS PA
 
 export ROUND SCRIPT RUN OPTIONS; cd "$PBS_O_WORKDIR" || exit 1
 RUN=${RUN/#\~\//$HOME/}; . "${VENV/#\~\//$HOME/}/bin/activate" || exit 1 # ~ within quotes
-export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1; set -f # no word is a pattern of files
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.
 pid='' told=''; term() { kill -TERM $pid; }; up() { awk '{ print int($1) }' /proc/uptime; }; began=$(up) # no clock that may be set

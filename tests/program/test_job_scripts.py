@@ -229,6 +229,22 @@ def test_an_array_is_tasks_by_seeds(tmp_path, script, index, task, seed):
     assert (ROOT / f"configs/esac/{task}.toml").exists()
 
 
+@pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", *ARRAYS, "scaling.sbatch"])
+def test_options_are_no_patterns_of_files(tmp_path, monkeypatch, script):
+    """There is a file "log", which [l]og would be."""
+    monkeypatch.chdir(tmp_path)
+    text = '#!/bin/sh\nwhile [ $1 != "$PROGRAM" ]; do shift; done; "$@"\n'
+    launch = executable(tmp_path / "launch", text)
+    executable(tmp_path / "python", "#!/bin/sh\n")
+    ranks = {"SLURM_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1"}
+    own = {"TASKS": "ant", "SEEDS": "1", "RUNS": tmp_path, "LAUNCH": launch, **ranks}
+    code, told = decide_alone(tmp_path, script, SAYS, OPTIONS="--policy.hidden [l]og", **own)
+    assert code == 0
+    assert [line.partition(" --run-dir")[0].split()[-2:] for line in told] == [
+        ["--policy.hidden", "[l]og"]
+    ]
+
+
 @pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
 def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
     (tmp_path / "list").write_text("--seed 1 --run-dir ~/run\n")
