@@ -68,6 +68,8 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 def out_path(text: str) -> Path:
     """Read where to write, as argparse's `type`: not over a file of a run."""
     path = read_path(text)
+    if text == "-":
+        raise argparse.ArgumentTypeError("-: standard output is no file; ./- is one of that name")
     if is_of_run(path):
         raise argparse.ArgumentTypeError(f"{path}: a file of a run, which stays; choose another")
     return path

@@ -182,6 +182,16 @@ def test_nothing_is_written_over_a_file_of_a_run(tmp_path, call, line, name):
     assert before == {file: file.read_bytes() for file in run.glob("*.*")}
 
 
+@pytest.mark.parametrize(
+    "line", ["table a", "plot a", "export a --format csv", "sweep", "search best a", "render a",
+             "results table a"],
+)  # fmt: skip
+def test_standard_output_is_no_file(tmp_path, monkeypatch, call, line):
+    monkeypatch.chdir(tmp_path)
+    assert "--out: -: standard output is no file; ./- is" in call(f"{line} --out -", code=2).err
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("out", [".", "..", "/"])
 def test_a_picture_has_a_name(tmp_path, call, out):
     said = call("plot", figured(tmp_path / "a"), "--out", out, code=2)
