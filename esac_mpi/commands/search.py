@@ -45,6 +45,7 @@ from collections.abc import Iterator
 from esac_mpi.analysis.command import amount, count, out_path, whole_number, write_text
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.paths import read_path
+from esac_mpi.host.run_directory import STATUS
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +89,8 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     for action in (run, jobs, show, best):
         action.add_argument("study", type=read_path, metavar="STUDY", help=text)
     text = "where status.json says how this task ended, for jobs/"
-    run.add_argument("--run-dir", type=read_path, metavar="DIR", help=text)
+    outside = lambda text: out_path(f"{text or '.'}/{STATUS}").parent  # of runs  # noqa: E731
+    run.add_argument("--run-dir", type=outside, metavar="DIR", help=text)
     text = "stop, saved, before so long [h]; 0: no limit"
     run.add_argument("--max-hours", type=amount, default=0.0, metavar="H", help=text)
     text = "elements of the array (10)"

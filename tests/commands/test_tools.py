@@ -182,6 +182,14 @@ def test_nothing_is_written_over_a_file_of_a_run(tmp_path, call, line, name):
     assert before == {file: file.read_bytes() for file in run.glob("*.*")}
 
 
+def test_a_task_of_a_search_has_no_runs_directory_for_its_status(tmp_path, call):
+    run = figured(tmp_path / "a")
+    before = {file: file.read_bytes() for file in run.glob("*.*")}
+    said = call("search run study.toml --run-dir", run, code=2).err
+    assert f"{run}/status.json: a file of a run, which stays" in said
+    assert before == {file: file.read_bytes() for file in run.glob("*.*")}
+
+
 @pytest.mark.parametrize(
     "line", ["table a", "plot a", "export a --format csv", "sweep", "search best a", "render a",
              "results table a"],
