@@ -19,7 +19,8 @@ def cell(
     """Return the results of a group at a place; None if no run of it has any."""
     found = [(run, outcome(run, measure, at, policy)) for run in runs]
     seen = [(run, value) for run, value in found if np.isfinite(value)]
-    if left := [run.path.name for run, value in found if not np.isfinite(value)]:
+    left = [run.path.name for run, value in found if not np.isfinite(value)]
+    if left and measure not in FATES[1:]:  # which lack what the first one lacks
         where = "nothing to measure"
         if at.limited:
             where = f"not that far or nothing to measure within {at}"

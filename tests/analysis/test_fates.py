@@ -43,6 +43,11 @@ def test_a_table_of_fates_is_beside_the_papers_without_a_best(tmp_path, call):
     assert 'Ant-v5,"PDERL, discarded",50.0,,50.0,1,0,these runs' in told
 
 
+def test_a_run_without_fates_is_left_out_once(tmp_path, call):
+    words = [make(tmp_path / "a").path, make(tmp_path / "b", (-1, -1), seed=1).path]
+    assert call("table --measure fates", *words).err.count("left out, nothing to measure: b") == 1
+
+
 def test_fates_are_drawn_and_a_run_without_them_is_told(tmp_path):
     runs = [make(tmp_path / "a"), make(tmp_path / "b", (0, 2), seed=1)]
     panels = plots.figure(runs, "fates", "generation").axes[:3]
