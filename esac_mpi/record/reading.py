@@ -294,6 +294,8 @@ def _no_run(path: Path) -> str:
     said = "not a run directory of esac_mpi"
     if is_run(path.parent):
         return f"{said}, but {path.parent} is one"
+    if os.path.isfile(path):
+        return f"{said}, but a file; */ in place of * takes directories alone"
     with suppress(OSError):
         if runs := sum(map(is_run, path.iterdir())):
             return f"{said}; it holds {runs}: {path}/*"

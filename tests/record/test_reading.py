@@ -204,13 +204,16 @@ def test_files_locked_by_their_writer_are_read(tmp_path):
 
 def test_bad_directories_are_named(tmp_path):
     make(tmp_path / "runs/one").close()
+    (tmp_path / "runs/jobs.txt").touch()
     for place, told in (
         ("nowhere", "no such directory"),
         ("runs/one/policy.h5", "no such directory"),
         ("runs/one/metrics.h5", f"not a run directory of esac_mpi, but {tmp_path}/runs/one is one"),
         ("runs", f"not a run directory of esac_mpi; it holds 1: {tmp_path}/runs/*"),
         (".", "not a run directory of esac_mpi"),
-    ):
+        ("runs/jobs.txt",
+         "not a run directory of esac_mpi, but a file; */ in place of * takes directories alone"),
+    ):  # fmt: skip
         with pytest.raises(Refused) as refused:
             Run.open(tmp_path / place)
         assert str(refused.value) == f"{tmp_path / place}: {told}"
