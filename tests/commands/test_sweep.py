@@ -59,6 +59,14 @@ def test_a_field_without_a_table_is_of_the_algorithms(swept):
     assert [load(line.split())[0].erl.mutation_probability for line in lines] == [0.5, 0.5]
 
 
+def test_what_one_configuration_alone_has_is_left_out_of_the_others(tmp_path, swept):
+    for algorithm in ("es", "sac"):
+        (tmp_path / f"{algorithm}.toml").write_text(f'algorithm = "{algorithm}"\n')
+    files = [tmp_path / "es.toml", tmp_path / "sac.toml"]
+    _, lines = swept("--configs", *files, *"--set sac.batch_size 64 128 --seeds 0".split())
+    assert ["batch_size" in line for line in lines] == [False, True, True]
+
+
 def test_blanks_in_paths_stay_in_their_words(tmp_path, swept):
     config, out, root = (tmp_path / name for name in ("my, conf.toml", "my list.txt", "my runs"))
     config.write_text("# the defaults\n")
@@ -87,6 +95,7 @@ def test_blanks_in_values_stay_in_their_words(swept):
         ("--set esac.winner_fraction 2", "must be at most 1"),
         ("--set esac.sigma", "needs one value or more"),
         ("--algorithms esac sax --set sigma 0.1", "--algorithms sax: there is no such algorithm"),
+        ("--algorithms es sax --set td3.gamma 0.9", "--algorithms sax: there is no such"),
         ("--seeds 0..4", "expected a number or a range"),
         ("--seeds 3-1", "--seeds 3-1: expected a number or a range"),
         ("--seeds 9223372036854775808", "expected a number or a range like 0-4, below 2**63"),

@@ -67,14 +67,14 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
         for path in options.configs
     ]
     starts += [(["--task.id", task], tidy(task), Config.algorithm) for task in options.tasks]
-    for arguments, name, own in starts or [([], "HalfCheetah-v5", Config.algorithm)]:
+    starts = starts or [([], "HalfCheetah-v5", Config.algorithm)]
+    algorithms = options.algorithms or [own for *_, own in starts]
+    if unknown := [name for name in algorithms if name not in ALGORITHMS]:
+        told = f"there is no such algorithm; there are {', '.join(ALGORITHMS)}"
+        raise Unusable(f"--algorithms {unknown[0]}: {told}")
+    for arguments, name, own in starts:
         for algorithm in options.algorithms or [own]:
-            if algorithm not in ALGORITHMS:
-                raise Unusable(
-                    f"--algorithms {algorithm}: there is no such algorithm; "
-                    f"there are {', '.join(ALGORITHMS)}"
-                )
-            values = fields(algorithm, options.set, options.algorithms or [own])
+            values = fields(algorithm, options.set, algorithms)
             for chosen, seed in product(product(*values), seeds(options.seeds)):
                 varied = [
                     tidy(f"{key.split('.')[-1]}{value}")
