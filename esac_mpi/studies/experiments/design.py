@@ -158,10 +158,10 @@ def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> Non
             )
 
 
-def fields(table: dict[str, Any], source: str) -> Settings:
-    """Check settings as those of a configuration file; return {dotted name: value}."""
+def fields(table: dict[str, Any], source: str, beside: Settings | None = None) -> Settings:
+    """Check settings as those of a file, set beside others; return {dotted name: value}."""
     try:
-        return from_table(table, source)
+        return from_table(table, source, beside)
     except ConfigError as error:
         raise Unusable(str(error)) from error
 
@@ -306,7 +306,9 @@ def resolve_settings(
     base = from_file(path)
     algorithm = settings.pop("algorithm", base.get("algorithm", Config.algorithm))
     if value is not None:
-        settings |= fields({full_name(algorithm, found.field): value}, f"{found.id}: sweep")
+        beside = {**base, **settings, "algorithm": algorithm}
+        name = full_name(algorithm, found.field)
+        settings |= fields({name: value}, f"{found.id}: sweep", beside)
     config = settled(base, {**settings, "algorithm": algorithm})
     for name, why in find_unread(config, settings).items():
         if name in mine:
