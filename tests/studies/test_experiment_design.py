@@ -65,7 +65,6 @@ def test_a_field_that_an_algorithm_does_not_read_is_left_out(tmp_path):
     assert (config.sac.batch_size, config.td3.batch_size) == (9, Config().td3.batch_size)
 
 
-def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
 def test_a_swept_argument_of_the_task_joins_those_that_it_has(tmp_path):
     text = TOY + '[sweep]\nfield = "task.kwargs.gravity"\nvalues = [1.0, 9.8]\n'
     text = text.replace("task.horizon", "task.kwargs = {wind = true}\ntask.horizon")
@@ -75,6 +74,7 @@ def test_a_swept_argument_of_the_task_joins_those_that_it_has(tmp_path):
     ]
 
 
+def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
     assert [str(run.run_dir) for run in planned(tmp_path / "toy.toml")] == [
         "runs/toy-smoke/cyclic-ES-seed0", "runs/toy-smoke/cyclic-ES-two-seed0",
         "runs/toy-smoke/cyclic-ES-seed1", "runs/toy-smoke/cyclic-ES-two-seed1",
@@ -208,6 +208,9 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ("[settings]", "[[products]]\ntool = 'operators'\nout = 'x'\narguments = []\n[settings]",
          "tool = 'operators': no command, nor a program of the checkout as tools.operators"),
         ("[settings]",
+         "[[products]]\ntool = 'esac_mpi.commands.plot'\nout = 'x'\narguments = []\n[settings]",
+         "tool = 'esac_mpi.commands.plot': no command, nor a program of the checkout"),
+        ("[settings]",
          "[[products]]\ntool = 'results'\nout = 'x'\narguments = ['draw', '{csv}']\n[settings]",
          "`results draw` is gone: tool = \"plot\""),
         ("title", "points = -3\ntitle", "points = -3: expected 1 or more"),
@@ -219,6 +222,8 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
          "for_variant: unknown 'Es'; did you mean 'ES'?"),
         ("seeds = 2", "values = [1]", "needs both field and values"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
+        ("seeds = 2", f"seeds = {'9' * 5000}", "not valid TOML: Exceeds the limit"),
+        ("seeds = 2", f"seeds = {'[' * 3000}", "not valid TOML"),
         ("[budgets.smoke]", "[budgets.tiny]", "has no budget 'smoke'; it has tiny"),
         ('[variants."ES two"]', '[variants."ES "]', "two runs would share"),
         ("[tasks.cyclic]", '[sweep]\nfield = "sigmo"\nvalues = [1]\n[tasks.cyclic]',
@@ -235,6 +240,12 @@ def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, wa
     assert said in told
     assert "Traceback" not in told
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_that_cannot_be_read_has_no_other_root(tmp_path, call):
+    (tmp_path / "a.toml").mkdir()
+    told = call("experiment run", tmp_path / "a.toml", code=2).err
+    assert told == f"{tmp_path}/a.toml: Is a directory\n"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,9 @@ def experiment(id: str) -> Experiment:
         raise Unusable(f"no experiment '{id}'{known}")
     try:
         return parse(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise Unusable(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
         raise Unusable(f"{path}: not valid TOML: {error}") from error
 
 
@@ -120,7 +122,8 @@ def read_product(table: dict[str, Any], source: str) -> Product:
             f"{source}: out = {product.out!r}: a file's name; "
             "it is written beside the experiment's results.csv"
         )
-    if product.command and find_spec(f"esac_mpi.commands.{product.command}") is None:
+    name = product.command
+    if name and ("." in name or find_spec(f"esac_mpi.commands.{name}") is None):
         what = "no command, nor a program of the checkout as tools.operators"
         raise Unusable(f"{source}: tool = {product.tool!r}: {what}")
     if product.command == "results" and product.arguments[:1] == ["draw"]:  # of 0.2.0
