@@ -9,6 +9,7 @@ from esac_mpi.host.paths import whole_file
 
 SCRIPTS = Path("jobs")  # the shipped job scripts
 AT_ONCE = 10  # elements of an array that Slurm runs at the same time
+MOST = 1001  # elements that it takes by default: MaxArraySize
 
 
 def write(out: Path, lines: Iterable[list[str]]) -> None:
@@ -41,6 +42,9 @@ def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iter
         variables["INDEX"] = "0"
     call = ["qsub", "-v", ",".join(variables), *more, "jobs/pbs-array.sh"]
     yield f"PBS      {spell(variables, call)}"
+    if count > MOST:
+        pieces = f"split -l {MOST} {shlex.quote(str(out))} {shlex.quote(f'{out}-')}"
+        yield f"split    {pieces}  # an array each: Slurm takes {MOST:,} elements by default"
     if not SCRIPTS.is_dir():
         what = f"{SCRIPTS}/ is not here: {call_of('examples')} copies it"
         yield f"jobs     {what}, to be edited for your machine"

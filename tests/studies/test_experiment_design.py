@@ -1,6 +1,7 @@
 """From an experiment's file to its runs, and what cannot be run."""
 
 import re
+import subprocess
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,18 @@ def test_a_job_has_one_rank_where_a_single_learner_plays(algorithm):
     run = Planned("", "", "", 0, 0, "", {}, Path(), Config(algorithm=algorithm))
     assert report.ranks_of(run, 8) == (1 if algorithm in ("sac", "td3", "ddpg", "ppo") else 8)
     assert report.ranks_of(replace(run, ranks=3), 8) == 3
+
+
+def test_a_list_longer_than_slurm_takes_by_default_can_be_split(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a list").write_text("line\n" * 1500)
+    first, last = ("\n".join(job_lists.submission(Path("a list"), n)) for n in (1001, 1002))
+    assert "split" not in first
+    (line,) = re.findall(r"^split    (.*?)  # .* 1,001 elements by default$", last, re.M)
+    subprocess.run(line, shell=True, check=True)
+    pieces = sorted(path.name for path in tmp_path.iterdir())
+    assert pieces == ["a list", "a list-aa", "a list-ab"]
+    assert len(Path("a list-aa").read_text().splitlines()) == 1001
 
 
 SELECT = "select=1:ncpus=64:mpiprocs=64:ompthreads=1"
