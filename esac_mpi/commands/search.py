@@ -66,8 +66,7 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
     found = study.read(options.study)
     if options.action == "jobs":
         look_here()
-        study.refuse_task(found, study.check(found)[0])
-        study.begin(found)
+        study.begin(found, study.task_source(found, study.check(found)[0]))
         yield from report.jobs(found, options.study, options.tasks)
         return
     if not options.study.is_dir():

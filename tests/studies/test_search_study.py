@@ -156,6 +156,17 @@ def test_more_trials_are_the_same_study(tmp_path):
     assert read(tmp_path / "study").settings["task.changed"] == "warn"
 
 
+def test_a_study_whose_task_was_edited_is_another_one(tmp_path, call, monkeypatch):
+    """Unless its settings let a run go on, too."""
+    file, of = write(tmp_path), "esac_mpi.studies.search.study.identity"
+    for source, code in (("a 1", 0), ("a 2", 2), ("a 1", 0)):
+        monkeypatch.setattr(of, lambda env, source=source: {"source": source})
+        told = call("search jobs", file, code=code).err
+        assert ("the task's source, which was edited: name another" in told) == bool(code)
+    monkeypatch.setattr(of, lambda env: {"source": "a 2"})
+    call("search jobs", write(tmp_path, settings=SETTINGS + "task.changed = 'warn'"))
+
+
 def test_a_study_of_another_version_is_only_shown(tmp_path, call):
     study = made(tmp_path)
     completed(study, 1.0)

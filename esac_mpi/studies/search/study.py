@@ -30,6 +30,7 @@ from esac_mpi.config import (
 )
 from esac_mpi.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt
 from esac_mpi.envs import TaskError
+from esac_mpi.envs.identity import identity
 from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import check_table, fields, refuse_automatic
@@ -206,21 +207,21 @@ def check(study: Study) -> list[Config]:
     return found
 
 
-def refuse_task(study: Study, config: Config) -> None:
-    """Raise Unusable where the task cannot be made, or the algorithm cannot act in it."""
+def task_source(study: Study, config: Config) -> str:
+    """Digest the task's source. Raises Unusable where it cannot be made, or acted in."""
     try:
-        make_task(config)
+        return identity(make_task(config))["source"]
     except (TaskError, ImportError) as error:
         raise Unusable(f"{study.source}: {error}") from error
 
 
-def begin(study: Study) -> None:
+def begin(study: Study, source: str = "") -> None:
     """Make the study's directory, or find it made by the same study. Raises Unusable, Unsaved.
 
-    More trials are no other study.
+    More trials are no other study. source: of the task; "": not known.
     """
     file = study.path / STUDY
-    refuse_another(study)
+    refuse_another(study, source)
     study.path.mkdir(parents=True, exist_ok=True)
     others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
     if others and not file.exists():
@@ -228,16 +229,16 @@ def begin(study: Study) -> None:
             f"{study.path}: not empty, and not a study: name another directory = "
             f'"..." in {study.source}'
         )
-    known = {"study": study.table, "file": to_plain(study.file), "version": VERSION}
+    known = {"study": study.table, "file": to_plain(study.file), "version": VERSION, "task": source}
     content = json.dumps(known, indent=1, sort_keys=True).encode()
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
 
-def refuse_another(study: Study) -> None:
+def refuse_another(study: Study, source: str = "") -> None:
     """Raise Unusable where the directory's trials cannot be compared with this study's.
 
-    They had other settings, or a version with other defaults made them.
+    They had other settings or another task, or a version with other defaults made them.
     """
     file = study.path / STUDY
     if not file.exists():
@@ -250,6 +251,9 @@ def refuse_another(study: Study) -> None:
         for name in {**now, **before}
         if before.get(name) != now.get(name)
     ]
+    warns = {**study.file, **study.settings}.get("task.changed") == "warn"
+    if source and saved.get("task", "") not in ("", source) and not warns:
+        changed.append("the task's source, which was edited")
     if changed:
         raise Unusable(
             f"{study.path} holds a study with other settings or defaults, {'; '.join(changed)}: "

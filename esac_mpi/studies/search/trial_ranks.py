@@ -17,7 +17,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.errors import UNSAVED, RunError
 from esac_mpi.host.stop import Stop
-from esac_mpi.studies.search.study import begin, check, describe_value, read, refuse_task
+from esac_mpi.studies.search.study import begin, check, describe_value, read, task_source
 from esac_mpi.training import session
 from esac_mpi.training.ended import Ended
 
@@ -55,8 +55,7 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
         from esac_mpi.studies.search.trial_loop import Task  # rank 0 alone loads Optuna
 
         study = read(place)
-        refuse_task(study, check(study)[0])
-        begin(study)
+        begin(study, task_source(study, check(study)[0]))
         task = Task(study, train_on_all, stop, max_hours, status)
         log.say(f"{study.path}: {study.trials} trials, each the {describe_value(study)}")
         return task.work()
