@@ -51,6 +51,7 @@ def format_value(value: Any) -> str:
 
 def markdown(rows: list[list[str]]) -> list[str]:
     """Format rows of cells, the head first, as the lines of a Markdown table."""
+    rows = [[cell.replace("|", r"\|") for cell in line] for line in rows]
     return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
 
 

@@ -137,6 +137,11 @@ def test_rates_stand_beside_no_returns(tmp_path, call, words):
     assert "the paper prints other figures there than --measure" in told.err
 
 
+def test_a_bar_in_a_name_is_no_cell_in_markdown():
+    table = tables.render([{"run": "a|b", "seed": 1}], "markdown")
+    assert table.splitlines() == ["| run | seed |", "| --- | --- |", r"| a\|b | 1 |"]
+
+
 def test_table_in_markdown(tmp_path, call):
     runs = [*three(tmp_path), *three(tmp_path, "HalfCheetah-v5")]
     runs += three(tmp_path, algorithm="esac", values=(7000,))
