@@ -100,6 +100,8 @@ def test_what_is_written_is_read(tmp_path):
         (lambda text: "", 65, "it has no column experiment"),
         (lambda text: text.replace(",50,", ",fifty,"), 65, "line 2: env_steps is 'fifty', not int"),
         (lambda text: text.replace(",8,", ",nan,"), 65, "line 2: wall_seconds is 'nan', not float"),
+        (lambda text: text.replace(",50,", f",{10**400},"), 65, "line 2: env_steps is '1000"),
+        (lambda text: text.replace("ESAC", '"ESAC'), 65, "no CSV file of results: "),
         (lambda text: text[:-9], 65, "line 11: "),
         (lambda text: text + text.split("\n", 1)[1], 2, "x, small, A-v0, SAC, seed 0: there twice"),
         (lambda text: text.encode("utf-16"), 65, "no CSV file of results"),

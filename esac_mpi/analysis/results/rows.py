@@ -202,7 +202,7 @@ def parse_finite(text: str) -> float:
 
 PARSE: dict[Any, Callable[[str], Any]] = {
     str: str,
-    int: int,
+    int: lambda text: int(np.int64(int(text))),
     float: parse_finite,
     float | None: lambda text: parse_finite(text) if text else None,
     bool: lambda text: bool(("0", "1").index(text)),
@@ -260,7 +260,7 @@ def read_file(path: Path) -> list[Row]:
     """Return the rows of one file. Raises Unusable."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, strict=True)  # of quotes
             names = {*(reader.fieldnames or ()), *LATER}
             lines = list(reader)
     except OSError as error:
@@ -282,7 +282,7 @@ def parse_row(line: dict[str, str], where: str) -> Row:
     for name, kind in FIELDS.items():
         try:
             values[name] = PARSE[kind](line.get(name, "") if name in LATER else line[name])
-        except (ValueError, TypeError) as error:  # None: the line is too short
+        except (ValueError, TypeError, OverflowError) as error:  # None: the line is too short
             raise Unusable(
                 f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}", DAMAGED
             ) from error
