@@ -54,6 +54,11 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
+def test_dollars_in_a_variants_name_are_no_mathematics(tmp_path, call):
+    rows = history(r"$\x$", 0, [(50, 8, None, 4.0)])
+    call("plot --what ends", stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png")
+
+
 def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
     rows = []
     for n, value in enumerate(values):

@@ -7,7 +7,7 @@ import numpy as np
 from esac_mpi.analysis import plots
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.figures import Figure, add_title, wrapped_panels
+from esac_mpi.analysis.figures import Figure, add_title, escape, wrapped_panels
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import quantities
@@ -126,10 +126,10 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
             panel.errorbar(middle, place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
             where = np.maximum(seeds, least)
             panel.plot(where, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
-        panel.set_yticks(range(len(order)), order)
+        panel.set_yticks(range(len(order)), map(escape, order))
         panel.tick_params(labelleft=panel.get_subplotspec().is_first_col())
         panel.set_ylim(len(order) - 0.5, -0.5)
-        panel.set(title=name, xlabel=x)
+        panel.set(title=escape(name), xlabel=x)
         if np.isfinite(least):
             panel.set_xlim(least - 0.05, 1.05)
     add_title(drawing, title)
