@@ -203,7 +203,7 @@ def print_all(lines: Iterable[object], options: Collection[str] = ("out",)) -> i
     try:
         for line in lines:
             printing = True
-            print(line)
+            print(line, flush=True)
             printing = False
     except (Unusable, RunError) as error:  # or a file damaged after the run was opened
         complain(error)

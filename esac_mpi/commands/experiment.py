@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> Iterator[object]:
     ):
         for one in ends:
             ended.append(one)
-            print(f"[{len(runs) - len(work) + len(ended)}/{len(runs)}] {one}", flush=True)
+            yield f"[{len(runs) - len(work) + len(ended)}/{len(runs)}] {one}"
     if signals or any(one.end == "stopped" for one in ended):
         raise Unusable("stopped; the same command goes on", Interrupted.code)
     failed = [one.planned.run_dir.name for one in ended if one.end == "failed"]

@@ -99,6 +99,15 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch, c
     assert Run.open(place).provenance["state_sha256"] == straight["state_sha256"]
 
 
+def test_a_reader_that_has_seen_enough_ends_an_experiment_without_a_word(tmp_path):
+    text = TOY.replace("seeds = 2", "seeds = 1")
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = begun(*line(tmp_path, text).split(), **pipes)
+    assert process.stdout.readline() == f"{tmp_path}/toy-smoke: 2 runs, 0 finished\n"
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(timeout=300)) == ("", 0)
+
+
 def test_what_is_done(tmp_path):
     config = configured(algorithm="es")
     one = a_run(tmp_path, config)
