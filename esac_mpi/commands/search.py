@@ -41,6 +41,7 @@ Exit codes of run: 0 no trial is left; 75 stopped, run it again; 2, 65, 74 and 1
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 from esac_mpi.analysis.command import amount, count, out_path, whole_number, write_text
 from esac_mpi.host.invocation import look_here
@@ -77,6 +78,11 @@ def answer(options: argparse.Namespace) -> Iterator[object]:
         yield from report.table(found, options.top)
 
 
+def task_path(text: str) -> Path:
+    """Read a task's directory, as argparse's `type`: not a run's, whose status stays."""
+    return out_path(f"{text or '.'}/{STATUS}").parent
+
+
 def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
     actions = line.add_subparsers(dest="action", required=True, prog=line.prog)
@@ -88,8 +94,7 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     for action in (run, jobs, show, best):
         action.add_argument("study", type=read_path, metavar="STUDY", help=text)
     text = "where status.json says how this task ended, for jobs/"
-    outside = lambda text: out_path(f"{text or '.'}/{STATUS}").parent  # of runs  # noqa: E731
-    run.add_argument("--run-dir", type=outside, metavar="DIR", help=text)
+    run.add_argument("--run-dir", type=task_path, metavar="DIR", help=text)
     text = "stop, saved, before so long [h]; 0: no limit"
     run.add_argument("--max-hours", type=amount, default=0.0, metavar="H", help=text)
     text = "elements of the array (10)"

@@ -6,6 +6,7 @@ All from random transitions of HalfCheetah's sizes. And SAC's own steps/s, in C 
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -53,7 +54,8 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     for net in NETS[: 1 if quick else None]:
         for threads in (1, 2)[: 1 if quick else None]:
             size = net._replace(threads=threads, seconds=0.05 if quick else net.seconds)
-            rates = turns(competitors(size), rounds or (1 if quick else 5))
+            with on_cores(threads):
+                rates = turns(competitors(size), rounds or (1 if quick else 5))
             case = f"threads={threads} {size}"
             yield from compare_rates(case, rates, "updates/s")
             for peer in ("stable-baselines3", "SBX"):
@@ -69,6 +71,17 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
             }
             rates = turns(steps, rounds or (1 if quick else 5))
             yield from compare_rates(f"{task} 2x64", rates, "own steps/s")
+
+
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """Let what begins meanwhile have so many cores, for each of which JAX has a thread."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def competitors(size: Size) -> Turns:
@@ -189,9 +202,7 @@ def sb3(size: Size) -> Callable[[], Timed]:
 
 
 def sbx(size: Size) -> Callable[[], Timed]:
-    """Return a turn of SBX's SAC, in JAX on one thread: a call is one compiled program."""
-    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["XLA_FLAGS"] = flags  # before JAX is imported
+    """Return a turn of SBX's SAC, in JAX on one core: a call is one compiled program."""
     import sbx
 
     return trained(sbx.SAC, size, at_once=50)
