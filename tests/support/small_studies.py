@@ -48,7 +48,7 @@ def write(
 def made(folder: Path, *arguments: str, **parts: str) -> Study:
     """Return a study that has its directory."""
     study = read(write(folder, *arguments, **parts))
-    begin(study)
+    begin(study, source="")
     return study
 
 

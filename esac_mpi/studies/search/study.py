@@ -215,7 +215,7 @@ def task_source(study: Study, config: Config) -> str:
         raise Unusable(f"{study.source}: {error}") from error
 
 
-def begin(study: Study, source: str = "") -> None:
+def begin(study: Study, source: str) -> None:
     """Make the study's directory, or find it made by the same study. Raises Unusable, Unsaved.
 
     More trials are no other study. source: of the task; "": not known.
