@@ -63,7 +63,8 @@ def generation(
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     es, k = params.config.es, state.generation + 1
-    now: Now = Generation(params, state, world, env, learner, k)
+    scale = population.noise_scale(params, es, state.noise_sums, k)
+    now: Now = Generation(params, state, world, env, learner, k, scale)
     laps = Laps(world.clock)
     found = evaluate(now)  # lines 5-8
     sigma = adapt_sigma(now, found)
@@ -73,6 +74,8 @@ def generation(
     theta_norm, update_norm = ascend(now, weights)  # line 11
     if es.observation_normalisation:
         state.observation_sums += found.observation_sums
+    if scale is not None:
+        state.noise_sums += found.observation_sums
     population.count(now, es, found)
     row = {
         "fitness": found.returns,
@@ -121,7 +124,7 @@ def ascend(now: Now, weights: np.ndarray) -> tuple[float, float]:
     def add(block: int, part: slice, slots: range) -> np.ndarray:
         total = np.zeros((1, part.stop - part.start), np.float32)
         for slot in slots:
-            total[0] += weights[slot] * params.epsilon.block(k, slot, block, part)
+            total[0] += weights[slot] * now.epsilon(slot, block, part)
         return total
 
     def update(block: int) -> np.ndarray:
@@ -129,9 +132,7 @@ def ascend(now: Now, weights: np.ndarray) -> tuple[float, float]:
         theta = state.theta_es[part].copy()
         gradient = over_slots(block, part)[0]
         gradient /= np.float32(es.population_size * state.sigma)
-        change = step(
-            es, theta, gradient, state.adam_m[part], state.adam_v[part], k - state.adam_from
-        )
+        change = step(now, es, part, gradient)
         new = state.theta_es[part] = theta + change
         squares = (evolution.squares(x) for x in (theta, change, new))
         return np.array([evolution.checksum(new), *squares])
@@ -149,13 +150,16 @@ def centre_episodes(es: ES, k: int) -> int:
 
 
 def step(
-    es: Evolution, theta: np.ndarray, gradient: np.ndarray, m: np.ndarray, v: np.ndarray, k: int
+    now: Generation[Evolving, object], es: Evolution, part: slice, gradient: np.ndarray
 ) -> np.ndarray:
-    """Step up the gradient less weight decay; m and v change in place. Blocks, float32 [size]."""
-    ascent = gradient - np.float32(es.weight_decay) * theta
+    """Step theta_es[part] up the gradient less weight decay; Adam's moments change. float32."""
+    state = now.state
+    ascent = gradient - np.float32(es.weight_decay) * state.theta_es[part]
     if es.optimiser == "sgd":  # Algorithm 1, line 11, as printed
         return np.float32(es.lr_es) * ascent
-    return evolution.adam_step(ascent, m, v, k, es.lr_es)
+    m, v, k = state.adam_m[part], state.adam_v[part], now.k - state.adam_from
+    change = evolution.adam_step(ascent, m, v, k, es.lr_es)
+    return change if now.scale is None else change * now.scale[part]
 
 
 def check_finite(k: int, squares: float) -> None:

@@ -140,7 +140,8 @@ def generation(
 ) -> tuple[Row, Row]:
     """Make one generation; return its metrics and its timing."""
     esac, k = params.config.esac, state.generation + 1
-    now = Now(params, state, world, env, learner, k)
+    scale = population.noise_scale(params, esac, state.noise_sums, k)
+    now = Now(params, state, world, env, learner, k, scale)
     laps = Laps(world.clock)
     esac_phase.resume(now)  # after a restart
     found = evaluate(now)  # lines 5-8

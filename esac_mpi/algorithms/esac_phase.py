@@ -87,7 +87,7 @@ def store_choice(now: Now, again: Again) -> None:
     def rebuild(block: int) -> np.ndarray:
         part = slices[block]
         for place, (slot, sign) in enumerate(members):
-            eps = params.epsilon.block(now.k, slot, block, part)
+            eps = now.epsilon(slot, block, part)
             flight.replayed_theta[place, part] = evolution.mutated(
                 state.parent(slot)[part], eps, sign, sigmas[slot]
             )
@@ -154,6 +154,8 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
         if phase is not None:
             sums = sums + learner_phases.share_observations(world, now.learner)
         state.observation_sums = sums  # another array: phase_sums stay
+    if now.scale is not None:
+        state.noise_sums = state.noise_sums + found.observation_sums
 
 
 def follow(now: Now, found: Population, again: Again | None) -> None:
@@ -213,7 +215,8 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
     else:  # its parent is still there
         slot, sign = population.member(esac, i)
         sigma = slot_sigmas(esac, state)[slot]
-        population.perturb(params, policy, now.k, slot, state.parent(slot), sign, sigma)
+        parent, scale = state.parent(slot), now.scale
+        population.perturb(params, policy, now.k, slot, parent, sign, sigma, scale)
     recorder, total, steps = Recorder(now.env, esac.fitness_episodes * params.horizon), 0.0, 0
     for number in range(esac.fitness_episodes):
         seed, disturb = population.begin_episode(now, esac, i, number, policy)

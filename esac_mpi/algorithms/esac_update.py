@@ -53,9 +53,7 @@ def update(now: Now, shaped: np.ndarray, winners: np.ndarray, transfers: bool) -
         theta = state.theta_es[part].copy()
         total, mean_winner = sums_of(block, part)
         total /= np.float32(gradient.members * state.sigma)  # line 11: n sigma
-        step = strategy.step(
-            esac, theta, total, state.adam_m[part], state.adam_v[part], k - state.adam_from
-        )
+        step = strategy.step(now, esac, part, total)
         if resets:
             state.adam_m[part] = state.adam_v[part] = 0
         new = state.theta_sac[part].copy() if transfers else theta + step  # line 11
@@ -108,7 +106,7 @@ def make_adder(now: Now, gradient: Gradient, winners: np.ndarray, room: Rebuilt)
         sums = np.zeros((2, part.stop - part.start), np.float32)
         (total, mean_winner), rebuilt = sums, room(part)
         for slot in slots:
-            eps = params.epsilon.block(now.k, slot, block, part)
+            eps = now.epsilon(slot, block, part)
             parent = state.parent(slot)[part]
             total += gradient.weights[slot] * eps
             if gradient.offsets[slot]:
@@ -173,7 +171,7 @@ def displacements(now: Now, displaced: np.ndarray) -> np.ndarray:
         part, squares = slices[block], np.zeros(len(members))
         for i, slot, sign in members:
             if displaced[slot]:
-                eps = params.epsilon.block(now.k, slot, block, part)
+                eps = now.epsilon(slot, block, part)
                 offspring = evolution.mutated(state.parent(slot)[part], eps, sign, sigmas[slot])
                 squares[i] = evolution.squares(offspring - state.theta_es[part]) / sigma**2
         return squares

@@ -87,8 +87,22 @@ class Evolution(Selecting):
     observation_normalisation: AutoSwitch = True
     """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
     there are at most 64. OpenAI-ES: on; P, C: off."""
+    scaled_noise: Annotated[bool, OnlyWith(observation_normalisation=(False, AUTO))] = True
+    """Divide noise on the weights of an observation, and theta_es's steps of them, by
+    sqrt(1 + its mean square), where observations are not standardised (docs/explain/esac.md). In
+    the first generation those weights have none. P, C: off."""
     length_cap: Annotated[NonNegativeFloat, CAP] = 0.0
     """Truncate members' episodes at this multiple of their mean length; 0 = off. OpenAI-ES: 2."""
+
+    @property
+    def scales_noise(self) -> bool:
+        """Whether noise on the weights of an observation is scaled."""
+        return self.scaled_noise and not self.observation_normalisation
+
+    @property
+    def counts_observations(self) -> bool:
+        """Whether members' observations are added up."""
+        return self.observation_normalisation or self.scaled_noise
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield why a population makes no gradient."""

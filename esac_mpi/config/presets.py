@@ -33,6 +33,7 @@ NUMBERS: Settings = {
     "esac.sigma": 0.005,  # D.1
     "esac.lr_es": 0.005,  # D.1
     "esac.observation_normalisation": False,
+    "esac.scaled_noise": False,
     "esac.sigma_rule": "grow",  # Eq. 6
     "sac.lr_sac": 3e-4,  # D.1
     "sac.temperature": 0.2,

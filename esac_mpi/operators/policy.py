@@ -99,6 +99,15 @@ class Layout:
         found[self.tensors[-2].start :] = head
         return found
 
+    def input_scale(self, factors: np.ndarray) -> np.ndarray:
+        """Return float32 [d]: an observation's factor [o] for its weights, 1 for all others."""
+        found = np.ones(self.d, np.float32)
+        layers = self.layers(found)
+        layers[0].weight[:, : self.sizes[0]] = factors
+        if self.path:
+            layers[-1].weight[:, -self.path :] = factors
+        return found
+
     def views(self, theta: np.ndarray) -> list[np.ndarray]:
         """Return the tensors as views into theta [d]."""
         if theta.shape != (self.d,) or theta.dtype != np.float32:

@@ -55,6 +55,12 @@ class Generation(Generic[S, L]):
     env: Env
     learner: L | None  # on rank 0
     k: int  # its number, one more than the state's until that is the next one's
+    scale: np.ndarray | None = None  # float32 [d] of a slot's noise; None: 1
+
+    def epsilon(self, slot: int, block: int, part: slice) -> np.ndarray:
+        """Make a block of a slot's noise, float32, read-only."""
+        made = self.params.epsilon.block(self.k, slot, block, part)
+        return made if self.scale is None else made * self.scale[part]
 
 
 def make_env(config: Config) -> Env:

@@ -20,7 +20,7 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Standardising
-from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
+from esac_mpi.play.marks import ADAM, OBSERVATIONS, SCRATCH, TUNING, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import Board, play
 
@@ -38,6 +38,8 @@ class Evolving(Standardising):
     # float32 [chunks of slots, sums, d], of line 11; none where there is one chunk
     partial_sums: np.ndarray = field(metadata=SCRATCH)
     sigma: float = field(metadata=mark(later=True, part=TUNING))  # of the next generation
+    # float64 [3, observation] of the population's, by which its noise is scaled
+    noise_sums: np.ndarray = field(metadata=mark(later=True, part=OBSERVATIONS))
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     # generation after which the moments began
     adam_from: int = field(default=0, metadata=mark(part=ADAM, generation=True))
@@ -86,7 +88,7 @@ NO_TRIALS = Trials()
 def row_type(params: Params, table: Evolution) -> np.dtype[np.void]:
     """Name the numbers of a member's row of the board, all float64."""
     signs = int(table.fitness_shaping in ("sign", "sign_ranks"))
-    travels = table.observation_normalisation and not sums_exactly(table)
+    travels = table.counts_observations and not sums_exactly(table)
     sums = (3, params.layout.sizes[0]) if travels else (0,)
     return np.dtype(
         [
@@ -103,7 +105,7 @@ def row_type(params: Params, table: Evolution) -> np.dtype[np.void]:
 
 def sums_exactly(table: Evolution) -> bool:
     """Tell whether ranks add their members' sums over observations exactly, and send the total."""
-    return table.observation_normalisation and configuration.members(table) > accumulator.ROWS
+    return table.counts_observations and configuration.members(table) > accumulator.ROWS
 
 
 def board(params: Params, table: Evolution, trials: int = 0) -> Board:
@@ -136,7 +138,8 @@ def evaluate_population(
         start, row = world.clock(), np.zeros(1, kind)
         if i < n:
             slot, sign = member(table, i)
-            perturb(params, policy, k, slot, now.state.parent(slot), sign, sigmas[slot])
+            parent = now.state.parent(slot)
+            perturb(params, policy, k, slot, parent, sign, sigmas[slot], now.scale)
         made = world.clock()
         what = f"member {i}" if i < n else f"trial episode {(i - n) % trials.episodes}"
         with rollout.note_origin(f"in generation {k}, {what} (seed {params.config.seed})"):
@@ -167,7 +170,7 @@ def evaluate_population(
     seen = params.unseen()
     if digits.size:
         seen = accumulator.value(world.total(digits))
-    elif table.observation_normalisation:  # in member order
+    elif table.counts_observations:  # in member order
         seen = np.add.reduce(results["observation_sums"], axis=0, initial=0.0)
     timing = {
         "busy_seconds": busy,
@@ -204,6 +207,7 @@ def initial(params: Params, table: Evolution, world: Memory, rows: int) -> dict[
         "adam_v": world.share(np.zeros_like(theta)),
         "partial_sums": world.shared((chunks if chunks > 1 else 0, rows, theta.size)),
         "observation_sums": params.unseen(),
+        "noise_sums": params.unseen(),
         "sigma": table.sigma,
     }
 
@@ -239,13 +243,36 @@ def sum_chunks(
 
 
 def perturb(
-    params: Params, policy: Policy, k: int, slot: int, parent: np.ndarray, sign: int, sigma: float
+    params: Params,
+    policy: Policy,
+    k: int,
+    slot: int,
+    parent: np.ndarray,
+    sign: int,
+    sigma: float,
+    scale: np.ndarray | None = None,
 ) -> None:
-    """Give a policy a member's theta, parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7."""
+    """Give a policy a member's theta, parent [d] + sign * sigma * eps. Algorithm 1, lines 6-7.
+
+    scale: of eps, float32 [d]; None: 1.
+    """
     for block, part in noise.blocks(params.layout.d):
         eps = params.epsilon.block(k, slot, block, part)
+        eps = eps if scale is None else eps * scale[part]
         policy.theta[part] = evolution.mutated(parent[part], eps, sign, sigma)
     policy.refresh()
+
+
+def noise_scale(params: Params, table: Evolution, sums: np.ndarray, k: int) -> np.ndarray | None:
+    """Compute the scale of generation k's noise, float32 [d], by sums over observations; None: 1.
+
+    By 1 / sqrt(1 + mean square); by 0 in the first generation, of which nothing is known.
+    """
+    count, _, squares = sums
+    if not table.scales_noise or (k > 1 and not count.any()):  # as in a run of an older version
+        return None
+    factors = 1 / np.sqrt(1 + squares / count) if count.all() else np.zeros_like(count)
+    return params.layout.input_scale(factors.astype(np.float32))
 
 
 def play_member(

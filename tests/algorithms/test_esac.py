@@ -179,10 +179,12 @@ def test_start_states_and_learning_differ_by_seed(world):
     assert not np.isin(rows[0]["fitness"], rows[1]["fitness"]).any()
 
 
-def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world):
+@pytest.mark.parametrize("scaled", [False, True])
+def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world, scaled):
     off = {"sac_copies": 0, "crossover": "off", "winner_pull": 0.0, "p_sac_initial": 0.0}
-    params, state, env = make(world, **off, p_sac_final=0.0)
+    params, state, env = make(world, **off, p_sac_final=0.0, scaled_noise=scaled)
     own = {"es__start_states": "member", "es__observation_normalisation": False}
+    own["es__scaled_noise"] = scaled
     own |= {name.replace("esac.", "es__"): value for name, value in OWN.items()}
     plain, alone = make_es(world, **own)
     for _ in range(3):

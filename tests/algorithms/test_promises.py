@@ -26,6 +26,7 @@ FILLED = words("--esac.phase_timing continuous --esac.workers 1")
 FIFTH = words("--esac.sigma_rule one_fifth --esac.transfer tested")
 PUBLIC = "--esac.preset reference-code --esac.amt_interval 3 --sac.automatic_temperature true"
 SWITCHES = words("--esac.winner_selection hard --esac.sac_copy_noise false --seed 5")
+SWITCHES += words("--esac.observation_normalisation false --esac.scaled_noise true")
 SWITCHES += words("--esac.gradient displacement_clipped --esac.fitness_shaping sign_ranks")
 SWITCHES += words("--esac.fitness_episodes 2 --esac.transfer tested --esac.transfer_episodes 2")
 SWITCHES += words("--esac.resimulated sample --esac.resimulated_members 3 --esac.action_noise 0.1")

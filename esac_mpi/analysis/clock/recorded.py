@@ -63,7 +63,7 @@ def generations(run: RunFiles, parts: Parts) -> Iterator[Generation]:
     lasted = phase_seconds(run) * core_share(run)
     blocks, sums = update_blocks(run), 0  # numbers that a member's sums over observations are
     sizes, evolution = str(run.provenance.get("sizes", "")).split(), declaration_of(run).evolution
-    if sizes and evolution is not None and evolution(run.config).observation_normalisation:
+    if sizes and evolution is not None and evolution(run.config).counts_observations:
         sums = 3 * int(sizes[0])
     first, after_lesson = 0, False  # members that learn before they play; whether from the lesson
     whole, phase = {name: parts[name] for name in ALONE}, np.nan_to_num(lasted)

@@ -34,6 +34,8 @@ LEFT_OUT = {  # of digests: defaults, as they were when rows were first recorded
     "esac.transfer_at_once": False,
     "esac.observation_normalisation": True,
     "esac.resimulated": "better",
+    "es.scaled_noise": False,
+    "esac.scaled_noise": False,
     "sac.batch_size": 256,
     "sac.observation_normalisation": True,
 }

@@ -67,7 +67,7 @@ def of_population(config: Config, pieces: Pieces) -> Iterator[Made]:
         one = Generation(
             members=np.append(pieces.members(n, episodes, k), pieces.lasting(trials, k)),
             expected=schedule.with_trials(np.ones(n), episodes, trials),
-            sums=pieces.sums if table.observation_normalisation else 0,
+            sums=pieces.sums if table.counts_observations else 0,
             phase=phases.seconds if phases and at_once else 0.0,
             merges=ends,
             update=configuration.slots(table) * pieces.slot,
