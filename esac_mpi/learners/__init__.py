@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -53,6 +53,8 @@ EXTRAS = {"ppo": "baselines"}  # learner -> the extra of setup.cfg that brings i
 
 def make_operators(name: str, config: Config, layout: Layout) -> Any:
     """Return the operators `name`, a key of OPERATORS; layout: of the policy."""
+    if config.learner.kernels == "compiled":  # SAC's alone: beside it torch makes these
+        config = replace(config, learner=replace(config.learner, kernels="torch"))
     config = prepare(config, name)
     return getattr(load(name), OPERATORS[name])(config, layout)
 

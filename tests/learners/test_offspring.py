@@ -9,7 +9,7 @@ from gradients import modules
 from torch import nn
 
 from esac_mpi.config import Config, amend
-from esac_mpi.learners import critics, offspring
+from esac_mpi.learners import critics, make_operators, offspring
 from esac_mpi.learners.network import Network
 from esac_mpi.learners.offspring import GeneticOperators
 from esac_mpi.operators.policy import Layout, Policy
@@ -180,3 +180,13 @@ def test_a_child_and_a_mutation_do_not_depend_on_torchs_threads():
     finally:
         torch.set_num_threads(before)
     assert np.array_equal(*made)
+
+
+def test_beside_compiled_kernels_they_are_torchs():
+    """SAC's update may be in C in ERL's family, too; mutants are as beside any other learner."""
+    named = {"algorithm": "pderl", "erl.learner": "sac", "learner.kernels": "compiled"}
+    config, layout = amend(Config(), named), Layout((3, 8, 2))
+    made = make_operators("offspring", config, layout), GeneticOperators(config, layout)
+    theta, states = moved(layout, 1), some_states(20)
+    found = [each.proximal(theta, states, np.random.default_rng(0)) for each in made]
+    assert np.array_equal(*found)
