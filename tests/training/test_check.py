@@ -18,6 +18,7 @@ from esac_mpi.config import Config
 from esac_mpi.envs import identity, make
 from esac_mpi.envs.probe import Probe
 from esac_mpi.host import affinity
+from esac_mpi.learners import cpu
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.params import Params
 from esac_mpi.training import check, set_up
@@ -107,6 +108,13 @@ def test_a_disk_with_little_room_is_not_filled(tmp_path, monkeypatch):
     monkeypatch.setattr(directory.shutil, "disk_usage", lambda place: SimpleNamespace(free=2**26))
     (room,) = directory.space(tmp_path)
     assert (room.subject, room.remedy[:6]) == ("free space", "little")
+
+
+def test_kernels_that_are_not_there_are_2(refused, tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu, "mkl_library", lambda: None)
+    found = refused(tmp_path, algorithm="cem_rl", learner__kernels="mkl")
+    assert "WRONG: learner.kernels = mkl: this installation has none" in found["torch"]
+    assert "memory" not in found
 
 
 def test_a_place_that_is_a_file_is_2(refused, tmp_path):

@@ -7,6 +7,7 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.host import ram
 from esac_mpi.host.ram import size
+from esac_mpi.learners import NoDevice
 from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.play.state import shares_replay
@@ -46,6 +47,8 @@ def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
     """Look at the node with several ranks that has the least shared memory."""
     try:
         need = count_shared(config, env, len(ranks))
+    except NoDevice:  # as the line about torch says
+        return []
     except (epsilon.TableTooSmall, MemoryError) as error:
         return [Line("memory", "cannot be shared", str(error), True)]
     nodes = [rank.node for rank in ranks]
