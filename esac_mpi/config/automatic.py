@@ -37,7 +37,7 @@ def resolve_on_ranks(config: Config, ranks: int, run: Config | None = None) -> d
         workers = config.own.workers
     if (size := f"{table}.population_size") in names:
         found.setdefault(size, -(-LEAST // (2 * workers)) * 2 * workers)
-    if ARRIVALS.startswith(f"{table}.") and name in names:
+    if ARRIVALS.startswith(f"{table}.") and name in names and ARRIVALS not in (config.said or ()):
         found[ARRIVALS] = max(workers, config.aes_rl.arrivals_per_generation)
     return found
 

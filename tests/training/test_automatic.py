@@ -32,6 +32,7 @@ CHOSEN = [*TASK, *SHORT]  # ESAC with its defaults where the machine decides
 AES = ["--algorithm", "aes_rl", *TASK, *ROUTINE]
 AES += of_table("aes_rl", start_steps=100, batch_size=16)
 COSTS = of_table("aes_rl", workers="auto", update_cost="auto", critic_cost="auto")
+FOUR = "--aes_rl.arrivals_per_generation", "4"
 
 
 def settings(path) -> dict[str, object]:
@@ -79,6 +80,8 @@ def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_workers():
     went_on = config.amend(chosen, {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0})
     kept = {"aes_rl.workers": 4, "aes_rl.update_cost": 7.0, "aes_rl.arrivals_per_generation": 10}
     assert resolve_on_ranks(chosen, 13, went_on) == kept
+    named = load(["--algorithm", "aes_rl", *map(str, COSTS), *FOUR])[0]
+    assert resolve_on_ranks(named, 13) == {"aes_rl.workers": 12}
 
 
 def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
