@@ -207,7 +207,7 @@ class Driver:
         self.world.fence()
         state.written[0] = state.transitions
         self._brought[self.world.node] = state.transitions
-        self.learner.replay.advance(count)
+        self.learner.advance(count, result.length)
         state.lengths[:] = np.append(state.lengths[1:], result.length)
         counters = state.counters
         both = result.length + result.mean_steps  # which decide what becomes of the mean

@@ -27,12 +27,11 @@ from esac_mpi.play.learner_phases import Phase, Steps
 class CEM(GradientLearner):
     """The shared critic, its replay, and the actor that it is being taught for."""
 
-    NAME = "CEM-RL"
-
     def __init__(self, start: Start) -> None:
         """Draw the critics."""
         options: Any = start.config.own  # [cem_rl] or [aes_rl]
         super().__init__(start, options)
+        self.NAME = start.config.algorithm.upper().replace("_", "-")
         self.actor = self.actor_network(start.layout, start.theta)
         critic, target = self.critics(start.layout, CRITIC1, CRITIC2)
         self.critic = critic
@@ -71,6 +70,8 @@ class CEM(GradientLearner):
         """Take in transitions that ranks have put into the replay, and count their steps."""
         self.replay.advance(transitions)
         self.env_steps += steps
+        if self._held:  # the critic alone, by `hold_critic`
+            self._held[0]["env_steps"] = np.array(self.env_steps)
 
     def hold_critic(self) -> None:
         """Keep the critics as they are, as `hold` does; the replay goes on."""

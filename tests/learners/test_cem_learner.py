@@ -97,6 +97,14 @@ def test_without_a_batch_the_critic_is_not_taught():
     assert same(before, made.arrays())
 
 
+def test_steps_that_come_in_while_the_critic_is_held_are_counted():
+    made = learner(settings(), transitions(90))
+    made.hold_critic()
+    before = made.arrays()
+    made.advance(0, 5)
+    assert same({**before, "env_steps": np.array(75)}, made.arrays())
+
+
 def test_a_critic_that_is_not_finite_says_so():
     made = learner(settings(), transitions(90))
     made.targets["target_critic"].values[3] = math.nan
