@@ -15,6 +15,7 @@ from words import of_table, words
 from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, load, resolve_on_ranks
+from esac_mpi.play.params import make_params
 from esac_mpi.record import Run
 from esac_mpi.studies.experiments import sweeps
 from esac_mpi.studies.experiments.running import take_automatic
@@ -94,6 +95,15 @@ def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
     for name, value in wrong:
         with pytest.raises(ConfigError, match=f"{name} = .*: expected an integer"):
             config.from_table({name: value}, "")
+
+
+def test_a_step_of_an_individual_is_measured_with_its_transition(monkeypatch):
+    def play(*_, **__):
+        raise AssertionError("members alone are played so")
+
+    monkeypatch.setattr(first, "play", play)
+    chosen = config.amend(Config(), {"algorithm": "aes_rl", "policy.hidden": (8,)})
+    assert first.step_seconds(make_params(chosen, Line()), Line()) > 0
 
 
 def test_costs_have_two_digits():

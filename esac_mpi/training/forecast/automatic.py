@@ -17,14 +17,14 @@ from esac_mpi.config import AUTO, NAMES, Config, amend, automatic, check, resolv
 from esac_mpi.envs import Env, TaskError, probe, refuse_errors
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.play.params import Params, make_params, make_policy
-from esac_mpi.play.rollout import play
+from esac_mpi.play.params import Params, make_actor, make_params, make_policy
+from esac_mpi.play.rollout import explore, play
 from esac_mpi.record import settings_of
 from esac_mpi.training.forecast import measured
 
 ROUNDS = 5  # of playing and of updating, taking turns; the fastest counts, as other work only adds
 PLAYING, UPDATING = 0.1, 0.2  # of a round [s]
-FIRST = 250  # steps of an episode that are played at most
+FIRST = 250  # steps of a member's episode that are played at most
 COSTS = {"update_cost", "critic_cost"}
 PLACES = ("learner.device", "learner.kernels")
 
@@ -174,12 +174,15 @@ def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
 
 def step_seconds(params: Params, env: Env) -> float:
     """Measure a step of the task and policy, the start of an episode shared out [s]."""
-    policy = make_policy(params, env).set(params.initial(0))
+    # members may take many steps at once; others keep each one's transition
+    members = ALGORITHMS[params.config.algorithm].DECLARES.work == "members"
+    policy = (make_policy(params, env) if members else make_actor(params)).set(params.initial(0))
     start = time.perf_counter()
     steps = 0
     seconds = 0.0
     while seconds < PLAYING:
         seed = integer(params.config.seed, Purpose.EPISODE, 0, 0, steps)
-        steps += max(play(env, policy, seed, cap=FIRST).episodic_length, 1)
+        episode = play(env, policy, seed, cap=FIRST) if members else explore(env, policy, seed)[1]
+        steps += max(episode.episodic_length, 1)
         seconds = time.perf_counter() - start
     return seconds / steps
