@@ -3,7 +3,6 @@
 import math
 from abc import abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -215,9 +214,8 @@ class GradientLearner(Learner):
         updates += yield from self._learn(learned, random)
         self.check_finite()
         length = float(np.mean(lengths)) if lengths else math.nan
-        means = self.update.means(updates)
-        phase = Phase.summed_up(self.env_steps - first, returns, updates, **means)
-        return replace(phase, episodic_length=length)
+        means = {"episodic_length": length, **self.update.means(updates)}
+        return Phase.summed_up(self.env_steps - first, returns, updates, **means)
 
     def take(
         self,
