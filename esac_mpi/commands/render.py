@@ -25,7 +25,14 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import amount, count, out_path, refuse_unread, whole_number
+from esac_mpi.analysis.command import (
+    amount,
+    count,
+    number_in,
+    out_path,
+    refuse_unread,
+    whole_number,
+)
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
@@ -57,6 +64,8 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path, video: Path | None
     cap = math.ceil(options.seconds / step - 1e-9)
     # below the same, to the bit
     length = watched(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length
+    if not length:
+        raise Unusable(f"{env.id}: no start of seed {options.seed}: {env.not_finite or 'unstable'}")
     wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
@@ -90,7 +99,8 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     add("policy", type=read_path, metavar="RUN|POLICY", help="run directory or policy.h5")
     text = "default: the task's own"
     add("--start", choices=("default", "tilted"), default="default", help=text)
-    add("--degrees", type=float, default=30.0, help="how far a tilted start leans forward (30)")
+    text = "how far a tilted start leans forward (30)"
+    add("--degrees", type=number_in(-180, 180, "degrees"), default=30.0, help=text)
     text = "simulated time to show [s]; 0: the whole episode"
     add("--seconds", type=amount, default=0.0, help=text)
     add("--frames", type=count, default=6, help="pictures in the strip (6)")

@@ -34,7 +34,7 @@ class Trial:
         """The step at which balance was back, None if it was not within WINDOW."""
         out = np.flatnonzero((np.abs(self.lean) >= LEAN) | (self.height <= BALANCED))
         back = int(out[-1]) + 1 if len(out) else 0
-        # a shorter one was terminated by the task
+        # a shorter one was terminated by the task, or unstable
         return back if len(self.lean) > WINDOW >= back else None
 
     @property
@@ -54,11 +54,14 @@ def run_trials(env: Env, policy: Any, count: int, degrees: float, seed: int) -> 
 
     for trial in range(count):
         random = generator(seed, Purpose.EPISODE, member=trial)
-        lean = -degrees if trial % 2 else degrees
+        lean = -abs(degrees) if trial % 2 else abs(degrees)
         postures.clear()
         watched = Watched(env, note, partial(body.tilt, lean, random))
-        play(watched, policy, integer(seed, Purpose.EVALUATION, 0, block=trial), cap=WINDOW)
-        leans, heights = np.array(postures).T
+        address = integer(seed, Purpose.EVALUATION, 0, block=trial)
+        episode = play(watched, policy, address, cap=WINDOW)
+        # what MuJoCo has repaired, upright perhaps, did not come back by itself
+        steps = WINDOW if np.isnan(episode.episodic_return) else None
+        leans, heights = np.array(postures[:steps]).reshape(-1, 2).T
         found.append(Trial(leans, heights / body.standing))
     return found
 

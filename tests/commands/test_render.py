@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import mujoco
 import numpy as np
+import own_envs
 import pytest
 from commands import command, tool
 from conftest import ROOT
@@ -98,12 +99,19 @@ def test_trials_start_forward_and_backward_and_repeat_themselves(tmp_path, call)
     found = recovery.run_trials(env, policy, 4, 15.0, 0)
     assert [t.lean[0] for t in found] == pytest.approx([15.0, -15.0, 15.0, -15.0])
     assert {t.back for t in found} == {None}  # the task ends there at 0.2 rad
-    again = recovery.run_trials(env, policy, 2, 15.0, 0)[1]
+    again = recovery.run_trials(env, policy, 2, -15.0, 0)[1]  # forward first, too
     np.testing.assert_array_equal(again.lean, found[1].lean)
     assert found[3].height[0] != found[1].height[0]  # other joints
     fell = "without a fall in 0 of 1 forward and 0 of 1 backward"
     expected = f"15 degrees: balance back in 0 of 2 trials (0%); {fell}\n"
     assert call("render", path, "--trials=2", "--degrees=15").out == expected
+
+
+def test_what_mujoco_stands_up_again_has_not_recovered(tmp_path):
+    env, policy, _ = hopping(tmp_path, 0.0, 0.0, 0.0)
+    (found,) = recovery.run_trials(env, policy, 1, np.nan, 0)  # MuJoCo resets such a state
+    assert len(found.lean) == recovery.WINDOW
+    assert (found.back, found.stood) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +166,15 @@ def test_a_task_without_pictures_says_so(tmp_path, monkeypatch, call):
     assert call("render", path, code=2).err.startswith("CyclicMDP-v0 has no picture: there is ")
 
 
+def test_a_start_that_is_not_finite_has_no_picture(tmp_path, monkeypatch, call):
+    pytest.importorskip("PIL.Image")
+    monkeypatch.setattr(stage, "choose_gl", lambda: None)
+    path = constant(tmp_path / "p.h5", "own_envs:Blinded-v0", [0.0, 0.0], -2.0, 2.0)
+    monkeypatch.setattr(own_envs.Blinded, "observe", lambda env: np.full(3, np.nan, np.float32))
+    said = call("render", path, code=2).err
+    assert said == "own_envs:Blinded-v0: no start of seed 0: observation[0] is nan\n"
+
+
 def test_files_that_cannot_be_written_are_refused_before_anything_is_drawn(
     tmp_path, monkeypatch, call
 ):
@@ -204,6 +221,7 @@ def test_a_free_camera_follows_what_moves(monkeypatch):
     [
         ("--trials 5 --video a.mp4 --frames 3", "--trials does not read --frames, --video"),
         ("--degrees 60", "a start that is not tilted does not read --degrees"),
+        ("--trials 5 --degrees nan", "--degrees: nan: must be from -180 to 180 degrees"),
         ("--video a.avi", "a.avi: the name must end in ."),
         ("--out a.pdf", "a.pdf: the name must end in ."),
         ("--frames 0", "--frames: 0: must be at least 1"),
