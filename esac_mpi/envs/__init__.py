@@ -255,7 +255,8 @@ def task_horizon(id: str, own: float, requested: int, remedy: str = "") -> int:
     """
     limit = min(own, requested or math.inf)
     if limit == math.inf:
-        raise TaskError(f"{id} has no time limit: set task.horizon{remedy}.")
+        found = f"{id} has no time limit. Evaluate it with --horizon; to train, set task.horizon"
+        raise TaskError(f"{found}{remedy}.")
     return int(limit)
 
 

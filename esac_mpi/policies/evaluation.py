@@ -25,6 +25,10 @@ def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
     if (env.observation_size, env.action_size) != (o, a):
         sizes = f"{env.observation_size} observations and {env.action_size} actions"
         raise Unusable(f"{env.id} has {sizes}, this policy of {policy.task} {o} and {a}")
+    if policy.discrete not in (None, envs.is_discrete(env)):
+        kinds = "continuous", "discrete"
+        ours, theirs = kinds[policy.discrete], kinds[not policy.discrete]
+        raise Unusable(f"{env.id} has {theirs} actions, this policy of {policy.task} {ours} ones")
     if (policy.low < env.low).any() or (policy.high > env.high).any():
         ours = f"this policy's in {policy.low} to {policy.high}"
         raise Unusable(f"actions of {env.id} are in {env.low} to {env.high}, {ours}")

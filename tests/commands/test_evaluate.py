@@ -131,6 +131,9 @@ def test_a_misfit_is_named(tmp_path, own, call):
     here = "CyclicMDP-v0 has 3 observations and 3 actions"
     assert f"{here}, this policy of own_envs:Counting-v0 3 and 2" in other
     assert "Did you mean 'Hopper-v5'?" in call("evaluate", own, "--task", "Hoper-v5", code=2).err
+    for_arms = save(tmp_path / "a.h5", np.zeros(12, np.float32), (3, 3), "Arm-v0", discrete=0)
+    other = call("evaluate", for_arms, "--task", "CyclicMDP-v0", code=2).err
+    assert other == "CyclicMDP-v0 has discrete actions, this policy of Arm-v0 continuous ones\n"
     for low, high in ((-3.0, 2.0), (-2.0, 3.0)):
         wide = constant(tmp_path / "wide.h5", "own_envs:Counting-v0", [0.0, 0.0], low, high)
         bounds = "actions of own_envs:Counting-v0 are in [-2. -2.] to [2. 2.]"

@@ -114,7 +114,7 @@ def test_a_space_that_no_policy_has_is_refused(own, monkeypatch, what, space, sa
         ("own_task:Endless-v0", "set task.horizon, or max_episode_steps in gymnasium.register."),
         ("dm_control/walker-wlak-v0", "Did you mean 'dm_control/walker-walk-v0'"),
         ("dm_control/walker-walk", "Did you mean 'dm_control/walker-walk-v0'"),
-        ("dm_control/lqr-lqr_2_1-v0", r"set task.horizon\.$"),
+        ("dm_control/lqr-lqr_2_1-v0", r"with --horizon; to train, set task.horizon\.$"),
     ],
 )
 def test_a_task_that_cannot_be_trained_on_is_refused_in_one_line(id, message):
