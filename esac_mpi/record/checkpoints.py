@@ -100,11 +100,12 @@ def read_checkpoint(source: Path) -> Checkpoint:
     return checkpoint
 
 
-def newest(path: Path, problem: str = "") -> Checkpoint | None:
+def newest(path: Path, problem: str = "", remedy: str = "") -> Checkpoint | None:
     """Return the newest valid checkpoint, None in a new directory. Raises Unreadable, Refused.
 
     The replay's segments are verified when they are loaded (Run.restore_replay), since that reads
     them. problem: what was wrong with the newest one's; then the one before is returned.
+    remedy: what to do without one, where that is not to begin the run anew.
     """
     problems = [problem] if problem else []
     for file in (path / CHECKPOINT, path / PREVIOUS)[len(problems) :]:
@@ -113,9 +114,8 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
         try:
             checkpoint = read_checkpoint(file)
         except (OtherSchema, ConfigError) as error:
-            raise Refused(
-                f"{error}. Continue with that version, or choose --fresh or another --run-dir"
-            ) from error
+            own = "Continue with that version, or choose --fresh or another --run-dir"
+            raise Refused(f"{error}. {remedy or own}") from error
         except Away:
             raise
         except Barred as error:  # it may be sound: an older one would take its place
@@ -132,8 +132,7 @@ def newest(path: Path, problem: str = "") -> Checkpoint | None:
     if later and not problems:  # a copy of a part, say
         problems = [f"{later[0]} is there, but no checkpoint"]
     if problems:
-        raise Unreadable(
-            f"{path}: no readable checkpoint: {'; '.join(problems)}. --fresh starts over and moves "
-            "this run aside"
-        )
+        own = "--fresh starts over and moves this run aside"
+        told = f"{path}: no readable checkpoint: {'; '.join(problems)}"
+        raise Unreadable(f"{told}. {remedy or own}")
     return None

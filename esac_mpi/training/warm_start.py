@@ -24,7 +24,7 @@ from esac_mpi.algorithms import ALGORITHMS, head_scale_of
 from esac_mpi.config import Config, ConfigError, PolicyNetwork, amend, as_text, as_words, check
 from esac_mpi.config.fields import normalisation_of, value_of
 from esac_mpi.host.errors import translate_error
-from esac_mpi.host.run_directory import is_run
+from esac_mpi.host.run_directory import POLICY, is_run
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import checkpoint_fields, put_back
@@ -84,7 +84,7 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
     try:
         if path.is_dir() and is_run(path):
             source = read_run(said, path)
-        elif path.is_file():
+        elif path.is_file() or (path / POLICY).is_file():
             source = read_policy(said, path)
         else:
             raise Refused(f"--from {said}: no run directory of esac_mpi, and no policy.h5")
@@ -105,7 +105,9 @@ def is_within(said: str, run_directory: Path) -> bool:
 
 def read_run(said: str, path: Path) -> Source:
     """Read a run at its newest sound checkpoint; it may go on. Raises Refused, Unreadable."""
-    saved = newest(path)
+    best = path / POLICY
+    another = f"Begin with its best policy, --from {best}" if best.exists() else "Choose another"
+    saved = newest(path, remedy=another)
     if saved is None:
         raise Refused(f"--from {said}: this run has no checkpoint yet")
     config, state, attributes = saved.config, saved.state, saved.attributes

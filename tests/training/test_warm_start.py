@@ -353,6 +353,20 @@ def test_a_bad_source_is_refused_in_a_sentence(sources, tmp_path, capfd, name, c
     assert not (tmp_path / "run").exists()
 
 
+def test_a_source_whose_checkpoints_are_gone_names_its_policy(sources, tmp_path, capfd):
+    source = tmp_path / "source"
+    shutil.copytree(sources("es"), source)
+    for file in source.glob("checkpoint*.h5"):
+        file.unlink()
+    line = [*options("es"), "--seed", 1, "--budget.generations", 1, "--from"]
+    assert started(tmp_path / "run", *line, source) == 65
+    best = source / "policy.h5"
+    assert sentence(capfd).endswith(f"no checkpoint. Begin with its best policy, --from {best}")
+    (tmp_path / "alone").mkdir()
+    shutil.copy(best, tmp_path / "alone")
+    assert started(tmp_path / "run", *line, tmp_path / "alone") == 0
+
+
 def test_a_run_does_not_begin_from_its_own_directory(sources, tmp_path, capfd):
     shutil.copytree(sources("es"), tmp_path / "own")
     for source in ("own", "own/policy.h5"):
