@@ -150,6 +150,7 @@ class Layout:
 # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
 LOGIT_SCALE = 2.0**-16
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
+LEAST = 1e-2  # variance by which observations are standardised
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Normaliser:
         if not count.any():
             return None
         mean = total / count
-        std = np.sqrt(np.maximum(squares / count - mean**2, 1e-2))
+        std = np.sqrt(np.maximum(squares / count - mean**2, LEAST))
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from esac_mpi.config import Config, ConfigError, PolicyNetwork, amend, as_text, 
 from esac_mpi.config.fields import normalisation_of, value_of
 from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import POLICY, is_run
+from esac_mpi.operators.policy import LEAST
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import checkpoint_fields, put_back
@@ -55,6 +56,7 @@ class Source:
     sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
     about: dict[str, Any]  # what a run's files hold of it
     head_scale: float = 1.0  # what its policies' last layers are held times, if actions are choices
+    narrow: int = 0  # observations of a standard deviation below what a run standardises by
     config: Config | None = None
     checkpoint: Checkpoint | None = None
 
@@ -150,7 +152,7 @@ def make_source(said: str, path: Path, kind: str, task: str, kwargs: Any) -> dic
 def read_policy(said: str, path: Path) -> Source:
     """Read a policy alone. Raises Unreadable."""
     found = Policy.load(path)
-    layout, sums = found.layout, None
+    layout, sums, narrow = found.layout, None, 0
     o, *hidden, a = layout.sizes
     activation: Any = found.activation
     gain = layout.linear or PolicyNetwork.linear_gain
@@ -158,6 +160,7 @@ def read_policy(said: str, path: Path) -> Source:
     if (normaliser := found.normaliser) is not None:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
+        narrow = int((std**2 < LEAST).sum())
     about = make_source(said, path, "policy", found.task, found.task_kwargs) | {
         "policy": found.kind,
         "seeds": [],
@@ -176,6 +179,7 @@ def read_policy(said: str, path: Path) -> Source:
         sums=sums,
         about=about,
         head_scale=head_scale_of(found.kind),
+        narrow=narrow,
     )
 
 
@@ -303,6 +307,9 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
     output = ALGORITHMS[config.algorithm].DECLARES.output or config.policy.output
     if output != source.output:
         found.left.append(f"the bound {source.output} of its actions, here {output}")
+    if source.narrow:
+        least = f"{LEAST**0.5:g} ({source.narrow} of them), here {LEAST**0.5:g}"
+        found.left.append(f"standard deviations of observations below {least}")
     if source.config is None or source.checkpoint is None:
         found.left.append("all else, as it is a policy alone")
         return found

@@ -71,17 +71,23 @@ def test_another_librarys_policy_acts_here_as_there(tmp_path, monkeypatch, libra
     np.testing.assert_allclose(policy(observations), expected, atol=1e-6)
 
 
-def test_a_run_begins_from_it(tmp_path):
+NARROW = "standard deviations of observations below 0.1 (1 of them), here 0.1"
+
+
+@pytest.mark.parametrize(
+    ("standard", "left"), [(None, []), ((np.zeros(3), [0.1, 0.05, 1.0]), [NARROW])]
+)
+def test_a_run_begins_from_it(tmp_path, standard, left):
     layers = [np.full((2, 3), 0.5), np.zeros(2), np.ones((1, 2)), np.zeros(1)]
-    Policy.create(tmp_path / "made.h5", layers, [-2.0], [2.0], "Pendulum-v1")
+    where = tmp_path / "made.h5"
+    Policy.create(where, layers, [-2.0], [2.0], "Pendulum-v1", normaliser=standard)
     settings = {
         "algorithm": "es", "task.id": "Pendulum-v1", "task.horizon": 5, "policy.hidden": [2],
-        "policy.linear": False, "es.observation_normalisation": False, "es.population_size": 4,
-        "es.lr_es": 1e-9, "budget.generations": 1,
+        "policy.linear": False, "es.observation_normalisation": standard is not None,
+        "es.population_size": 4, "es.lr_es": 1e-9, "budget.generations": 1,
     }  # fmt: skip
-    run = train(
-        None, settings, run_dir=tmp_path / "run", start_from=tmp_path / "made.h5", quiet=True
-    )
+    run = train(None, settings, run_dir=tmp_path / "run", start_from=where, quiet=True)
     assert "imported" in run.start["policy"]
+    assert [text for text in run.start["not_taken"] if "deviations" in text] == left
     theta = np.concatenate([np.ravel(layer) for layer in layers])
     np.testing.assert_allclose(Policy.load(run.path).theta, theta, atol=1e-6)
