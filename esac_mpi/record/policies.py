@@ -98,7 +98,7 @@ class Policy(policy.Policy):
             about |= dict(zip(STANDARD, standard, strict=True))
         theta = np.concatenate([np.ravel(layer) for layer in layers])
         theta = _vector(theta, theta.size, "layers")
-        policy = cls(Path(path), theta, about)
+        policy = cls(read_path(path, ValueError), theta, about)
         arrays = {name: about.pop(name) for name in STANDARD if name in about}
         store(policy.path, image({"theta": theta, **arrays}, about))
         return policy

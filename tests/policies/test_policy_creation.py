@@ -25,6 +25,12 @@ def test_a_policy_of_layers_acts_as_one_that_a_run_has_saved(tmp_path, standard)
     assert np.isnan(read.episodic_return)
 
 
+def test_the_home_directory_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Policy.create("~/made.h5", LAYERS, **BOUNDS, task="Nowhere-v0")
+    assert Policy.load("~/made.h5").path == tmp_path / "made.h5"
+
+
 @pytest.mark.parametrize(
     ("layers", "changed", "message"),
     [
