@@ -101,8 +101,8 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
     if out.is_dir():
         raise Unusable(f"{out}: a directory; name the file in it")
     out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
-    if not os.access(out.parent, os.W_OK):
-        raise Unusable(f"{out.parent}: not a directory that can be written; choose another --out")
+    if os.path.realpath(out) == os.path.realpath(policy.path):
+        raise Unusable(f"{out}: the policy itself, which stays; choose another --out")
     with whole_file(out) as file:
         found, most = difference(policy, write(policy, file)), allowed(policy)
         limit = (

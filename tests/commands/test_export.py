@@ -147,12 +147,22 @@ def test_what_float32_costs_is_allowed(tmp_path, sizes, bounds, exported):
     assert formats.allowed(policy) > formats.TOLERANCE
 
 
-def test_where_a_policy_cannot_be_written_is_named(tmp_path, call):
+def test_where_a_policy_is_written_is_made_or_named(tmp_path, call):
     path = save(tmp_path / "p.h5")
-    said = call("export", path, "--format=npz", f"--out={tmp_path / 'no/p.npz'}", code=2).err
-    assert "no: not a directory that can be written" in said
+    call("export", path, "--format", "npz", "--out", tmp_path / "no/p.npz")
+    assert (tmp_path / "no/p.npz").exists()
+    said = call("export", path, "--format", "npz", "--out", path / "p.npz", code=2).err
+    assert said == f"{path}: File exists; choose another --out\n"
     said = call("export", path, "--format", "torchscript", "--out", tmp_path, code=2).err
     assert said == f"{tmp_path}: a directory; name the file in it\n"
+
+
+def test_a_policy_is_not_written_over(tmp_path, call):
+    path = save(tmp_path / "p.h5")
+    before = path.read_bytes()
+    said = call("export", path, "--format", "npz", "--out", path, code=2).err
+    assert said == f"{path}: the policy itself, which stays; choose another --out\n"
+    assert path.read_bytes() == before
 
 
 def test_a_file_without_a_suffix_gets_its_formats(tmp_path, exported):
