@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.host import batch_system
+from esac_mpi.host.errors import RunError
 from esac_mpi.host.log import complain
 from esac_mpi.host.stop import EndsRun
 
@@ -74,10 +75,11 @@ def over_ranks(main: Callable[[Any], int]) -> int:
     try:
         code = main(world)
     except Exception as problem:
+        known = isinstance(problem, EndsRun | RunError)
         # of several the launcher reads what they say
-        if world.size == 1 and isinstance(problem, OSError | EndsRun):
+        if world.size == 1 and (known or isinstance(problem, OSError)):
             raise
-        end_all(world, str(problem) if isinstance(problem, EndsRun) else traceback.format_exc())
+        end_all(world, str(problem) if known else traceback.format_exc())
         return 1
     world.free()
     return code

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import own_envs
 import pytest
 from commands import command, tool
 from conftest import ROOT
@@ -115,6 +116,14 @@ def test_a_task_of_the_current_directory_is_found_as_in_training(tmp_path):
     assert f"arm:Breaking-v0 cannot be made: {said}" in lost
     lost = tool("evaluate", policy, code=2, **here, PYTHONSAFEPATH="1").stderr
     assert "not on PYTHONPATH or installed; Python looks in no current directory" in lost
+
+
+def test_a_task_that_answers_nonsense_is_a_sentence(tmp_path, monkeypatch, call):
+    path = constant(tmp_path / "p.h5", "own_envs:Steep-v0", [0.0, 0.0], -2.0, 2.0)
+    answer = lambda env, action: (env.observation, "much", False, False, {})  # noqa: E731
+    monkeypatch.setattr(own_envs.Steep, "step", answer)
+    with pytest.raises(envs.TaskError, match="a step must answer an array of numbers"):
+        call("evaluate", path, "--episodes", 1)
 
 
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, call):
