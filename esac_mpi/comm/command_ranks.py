@@ -77,7 +77,7 @@ def over_ranks(main: Callable[[Any], int]) -> int:
     except Exception as problem:
         known = isinstance(problem, EndsRun | RunError)
         # of several the launcher reads what they say
-        if world.size == 1 and (known or isinstance(problem, OSError)):
+        if world.size == 1 and (known or isinstance(problem, OSError | ImportError)):
             raise
         end_all(world, str(problem) if known else traceback.format_exc())
         return 1

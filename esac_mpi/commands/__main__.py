@@ -104,16 +104,14 @@ def run(name: str, arguments: list[str]) -> int:
         what = f"standard output: {error.strerror}" if error.strerror else error
         log.complain(f"{call_of(name)}: {what}")
         return NotSaved.code
-    except ModuleNotFoundError as error:
-        library = (error.name or "").partition(".")[0]
-        if library not in EXTRAS:
-            raise
-        said = f"{call_of(name)} needs {library}: {INSTALL} '.[{EXTRAS[library]}]'"
-        log.complain(said)
     except (ImportError, RuntimeError) as error:  # mpi4py's
-        if not (told := why_not_imported(error)):
+        missing = (isinstance(error, ModuleNotFoundError) and error.name) or ""
+        if extra := EXTRAS.get(library := missing.partition(".")[0]):
+            log.complain(f"{call_of(name)} needs {library}: {INSTALL} '.[{extra}]'")
+        elif told := why_not_imported(error):
+            log.complain(f"{call_of(name)}: {told}")
+        else:
             raise
-        log.complain(f"{call_of(name)}: {told}")
     return WRONG_USAGE
 
 

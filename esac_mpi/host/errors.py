@@ -9,7 +9,8 @@ NO_MPI = (
     "'.[mpich]'"
 )
 
-NEEDED = {"numpy", "h5py", "mpi4py", "gymnasium", "mujoco", "rich"}  # installed with the program
+# installed with the program
+NEEDED = {"numpy", "h5py", "mpi4py", "gymnasium", "mujoco", "dm_control", "torch", "rich"}
 NOT_INSTALLED = (
     "activate the environment that the program was installed in (. .venv/bin/activate), or "
     f"install it: {INSTALL} ."

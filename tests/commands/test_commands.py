@@ -80,15 +80,22 @@ def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, w
     assert "Traceback" not in done.stderr
 
 
-def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("library", "said"),
+    [
+        ("pandas.core", " needs pandas: pip install -c constraints.txt -e '.[analysis]'\n"),
+        ("torch", ": torch: activate the environment that the program was installed in"),
+    ],
+)
+def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys, library, said):
     def needs(options):
-        raise ModuleNotFoundError("No module named 'pandas'", name="pandas.core")
+        raise ModuleNotFoundError(library, name=library)
 
     monkeypatch.setattr(sys.modules["esac_mpi.commands.examples"], "main", needs)
     assert main(["examples"]) == 2
-    said = capsys.readouterr().err
-    assert "needs pandas: pip install -c constraints.txt -e '.[analysis]'\n" in said
-    assert said.count("\n") == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
     text = (ROOT / "setup.cfg").read_text()
     assert all(f"\n{extra} =" in text for extra in EXTRAS.values())
 

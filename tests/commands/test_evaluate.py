@@ -1,6 +1,7 @@
 """esac-mpi evaluate: statistics of returns, on tasks and ranks."""
 
 import json
+import sys
 
 import numpy as np
 import own_envs
@@ -124,6 +125,12 @@ def test_a_task_that_answers_nonsense_is_a_sentence(tmp_path, monkeypatch, call)
     monkeypatch.setattr(own_envs.Steep, "step", answer)
     with pytest.raises(envs.TaskError, match="a step must answer an array of numbers"):
         call("evaluate", path, "--episodes", 1)
+
+
+def test_a_simulator_that_is_not_installed_is_for_the_program_to_tell(own, monkeypatch, call):
+    monkeypatch.setitem(sys.modules, "esac_mpi.envs.gymnasium_env", None)
+    with pytest.raises(ModuleNotFoundError):
+        call("evaluate", own)
 
 
 def test_unstable_episodes_are_counted(tmp_path, own, evaluated, call):
