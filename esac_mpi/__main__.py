@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from esac_mpi.host import process_start, streams, threads  # noqa: F401, began: before MPI
 
@@ -39,7 +40,10 @@ def main(argv: list[str]) -> int:
         if not told:
             raise
         if HELP & set(words) and not isinstance(error, BrokenAlgorithm):
-            load(words, warn)  # prints the help, which needs no MPI, and ends the program
+            with suppress(ImportError):
+                from esac_mpi.config import load
+
+                load(words, warn)  # prints the help, which needs no MPI, and ends the program
         complain(f"esac_mpi: {told}")
         return WRONG_USAGE
     code = session.program(

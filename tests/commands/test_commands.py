@@ -201,13 +201,14 @@ assert esac_mpi.__file__.startswith({str(built)!r})
     assert sorted(path.name for path in here.iterdir()) == ["configs", "jobs"]
 
 
-def test_run_without_an_mpi_library_is_one_sentence(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "esac_mpi.training.session", raising=False)
-    monkeypatch.delattr("esac_mpi.training.session", raising=False)
+@pytest.mark.parametrize("loads", ["esac_mpi.comm.launch", "esac_mpi.training.session"])
+def test_run_without_an_mpi_library_is_one_sentence(monkeypatch, capsys, loads):
+    monkeypatch.delitem(sys.modules, loads, raising=False)
+    monkeypatch.delattr(loads, raising=False)
 
     class NoLibrary:
         def find_spec(self, name, path=None, target=None):
-            if name == "esac_mpi.training.session":
+            if name == loads:
                 raise RuntimeError(
                     "cannot load MPI library\nlibmpi.so: cannot open shared object file"
                 )
