@@ -6,7 +6,8 @@ Learning (OpenAI-ES): mirrored sampling, centred ranks, Adam. The gradient is
 and weight decay alone. What their text, blog or code has beside this is a field of
 `config.Evolution`: other shapings of F_i, weight decay, noise on actions, truncated episodes, SGD,
 normalised observations. By default, and not in theirs, the members of a pair begin in the same
-state, fitness leaves out the bonus for survival, and policies have a linear path.
+state, fitness leaves out the bonus for survival, policies have a linear path, and noise on the
+weights of observations that are not standardised is scaled.
 """
 
 import math

@@ -41,8 +41,9 @@ By default, and not where `esac.preset` is "corrected", "paper" or "reference-co
 - sigma stays as it is (`sigma_rule = "fixed"`): line 24's growth counts phases, which here follow
   one another without a break, and runs away.
 - Members are compared by returns without the bonus for survival (`reward_shift = "survival"`),
-  observations are standardised (`observation_normalisation`), and policies have a linear path
-  beside the network (`policy.linear`).
+  up to 64 observations are standardised (`observation_normalisation`), noise on the weights of
+  more is scaled (`scaled_noise`), and policies have a linear path beside the network
+  (`policy.linear`).
 No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, sigma) wherever it
 is needed.
 

@@ -49,21 +49,25 @@ def test_sums_of_chunks_are_added_in_their_order(world):
 
 
 def test_only_large_populations_add_exactly():
-    for n, normalises, exactly in (
-        (50, True, False),
-        (1024, True, False),
-        (1026, True, True),
-        (2000, False, False),
+    for n, normalises, scales, exactly in (
+        (50, True, True, False),
+        (1024, True, False, False),
+        (1026, True, False, True),
+        (1026, False, True, True),
+        (2000, False, False, False),
     ):
-        table = Evolution(population_size=n, observation_normalisation=normalises)
+        counts = {"observation_normalisation": normalises, "scaled_noise": scales}
+        table = Evolution(population_size=n, **counts)
         assert population.sums_exactly(table) == exactly
 
 
 @pytest.mark.parametrize(
     ("line", "numbers"),  # of the other node's: five a member, and five
     [
-        ("10 --policy.hidden 8 8", 5 * 5),
-        ("10 --policy.hidden 200 200", 5 * 5),  # no term in the parameters
+        ("10 --es.scaled_noise false --policy.hidden 8 8", 5 * 5),
+        # no term in the parameters
+        ("10 --es.scaled_noise false --policy.hidden 200 200", 5 * 5),
+        ("1000", (5 + 3 * 3) * 500),
         ("1000 --es.observation_normalisation true", (5 + 3 * 3) * 500),  # sums of each member
         ("1040 --es.observation_normalisation true", 5 * 520 + 3 * 3 * 13),  # and exact ones of all
         ("2080 --es.observation_normalisation true", 5 * 1040 + 3 * 3 * 13),
