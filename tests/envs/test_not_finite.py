@@ -156,14 +156,15 @@ def test_every_algorithm_counts_such_episodes_in_the_same_words(tmp_path, caplog
     (told,) = [line for line in caplog.text.splitlines() if "told once" in line]
     assert "own_envs:Blinded-v0: observation[1] is " in told
     assert science(tmp_path / "run")["metrics/unstable_episodes"][-1] > 0
-    kept = ("replay", "learner/", "state/observation_sums", "state/population")
+    kept = ("replay", "learner/", "state/observation_sums", "state/noise_sums", "state/population")
     for name, array in read(tmp_path / "run/checkpoint.h5")[0].items():
         assert not name.startswith(kept) or np.isfinite(array).all(), name
     assert Run.open(tmp_path / "run").state in ("complete", "failed")
 
 
-def test_ranks_say_it_once_and_have_the_same_bits(tmp_path, alone, together):
-    made = [*blinded("es"), "--es.observation_normalisation", "true"]
+@pytest.mark.parametrize("standardised", ["true", "false"])  # false: their noise is scaled
+def test_ranks_say_it_once_and_have_the_same_bits(tmp_path, alone, together, standardised):
+    made = [*blinded("es"), "--es.observation_normalisation", standardised]
     done = together(3, *made, "--run-dir", tmp_path / "three")
     (told,) = [line for line in done.stdout.splitlines() if "told once" in line]
     assert "observation[1] is " in told
