@@ -20,7 +20,7 @@ from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Policy
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Standardising
-from esac_mpi.play.marks import ADAM, OBSERVATIONS, SCRATCH, TUNING, mark, policy
+from esac_mpi.play.marks import ADAM, SCRATCH, TUNING, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_policy
 from esac_mpi.play.rollout import Board, play
 
@@ -39,7 +39,7 @@ class Evolving(Standardising):
     partial_sums: np.ndarray = field(metadata=SCRATCH)
     sigma: float = field(metadata=mark(later=True, part=TUNING))  # of the next generation
     # float64 [3, observation] of the population's, by which its noise is scaled
-    noise_sums: np.ndarray = field(metadata=mark(later=True, part=OBSERVATIONS))
+    noise_sums: np.ndarray = field(metadata=mark(later=True))
     mean_length: float = 0.0  # running mean of the population's episodes [steps]
     # generation after which the moments began
     adam_from: int = field(default=0, metadata=mark(part=ADAM, generation=True))
