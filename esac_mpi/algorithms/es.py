@@ -75,8 +75,6 @@ def generation(
     theta_norm, update_norm = ascend(now, weights)  # line 11
     if es.observation_normalisation:
         state.observation_sums += found.observation_sums
-    if scale is not None:
-        state.noise_sums += found.observation_sums
     population.count(now, es, found)
     row = {
         "fitness": found.returns,

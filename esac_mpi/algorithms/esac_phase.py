@@ -154,8 +154,6 @@ def enter(now: Now, phase: Phase | None, found: Population) -> None:
         if phase is not None:
             sums = sums + learner_phases.share_observations(world, now.learner)
         state.observation_sums = sums  # another array: phase_sums stay
-    if now.scale is not None:
-        state.noise_sums = state.noise_sums + found.observation_sums
 
 
 def follow(now: Now, found: Population, again: Again | None) -> None:

@@ -354,6 +354,8 @@ def count(now: Generation[Evolving, object], table: Evolution, found: Population
     state, counters = now.state, now.state.counters
     length, mean = float(found.length.mean()) / table.fitness_episodes, state.mean_length
     state.mean_length = mean + LENGTH_RATE * (length - mean) if mean else length
+    if now.scale is not None:
+        state.noise_sums = state.noise_sums + found.observation_sums
     state.generation = now.k
     counters.env_steps_population += int(found.length.sum()) + found.trial_steps
     counters.unstable_episodes += found.unstable
