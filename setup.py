@@ -43,7 +43,9 @@ setup(
             "esac_mpi.learners._learner",
             ["esac_mpi/learners/_learner.c"],
             depends=["esac_mpi/learners/_learner.h", "esac_mpi/operators/_common.h"],
+            extra_link_args=["-pthread"],
             extra_compile_args=[
+                "-pthread",
                 "-O3",
                 "-ffp-contract=off",
                 "-fno-math-errno",

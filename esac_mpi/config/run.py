@@ -135,7 +135,8 @@ class Learner(Table):
     """Where the gradient learner runs."""
 
     threads: PositiveInt = 1
-    """Torch threads of rank 0. Yours to set, never derived: bits depend on it."""
+    """Threads of rank 0's learner, with a core each. Yours to set, never derived: bits depend on
+    torch's number, not on that of compiled kernels, where it may change when a run goes on."""
     device: Annotated[str, DEVICE] = "auto"
     """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"

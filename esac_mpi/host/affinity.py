@@ -18,9 +18,13 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
     for host in dict.fromkeys(hosts):
         ranks = [r for r, name in enumerate(hosts) if name == host]
         union = set().union(*(allowed[r] for r in ranks))
-        if len(ranks) > len(union):
+        # those of rank 0 alone that have cores
+        more = threads - 1 if 0 in ranks and 1 < threads <= len(allowed[0]) else 0
+        if len(ranks) + more > len(union):
+            further = f" and {more} more thread(s) of the learner" if more else ""
             found.append(
-                f"{len(ranks)} ranks of {host} share {len(union)} core(s) and will take turns: "
+                f"{len(ranks)} ranks of {host}{further} share {len(union)} core(s) and will take "
+                "turns: "
                 "start fewer, or have the launcher bind each to a core of its own (Slurm: "
                 "--cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
             )

@@ -7,12 +7,22 @@
    stay in registers, over panels that stay in the cache.
 
    Fused multiply-adds where they are written, and nowhere else (-ffp-contract=off); sums in orders
-   of their own: an update has the same bits on every CPU that has its instructions. */
+   of their own: an update has the same bits on every CPU that has its instructions.
+
+   Threads divide each product by its columns or rows and meet behind it. Each number is made by one
+   of them, as it is made by one alone: bits do not depend on how many there are. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #ifdef __FAST_MATH__
 #error "fast-math changes the bits"
@@ -23,7 +33,7 @@
 
 #include "../operators/_common.h"
 
-enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 3 };
+enum { PANEL = 16, WIDEST = 32, MOST_LAYERS = 8, CHAINS = 12, INTERFACE = 4 };
 
 typedef struct {
     int layers, members; /* equal networks, side by side: each tensor has all members' */
@@ -44,7 +54,15 @@ typedef struct {
     size_t width;
 } Product;
 
+/* A thread that makes its part of an update, in buffers of its own. */
 typedef struct {
+    struct Update *update;
+    int place; /* among the threads */
+    float *panels, *left; /* left: [batch][16] */
+    pthread_t thread;
+} Worker;
+
+typedef struct Update {
     PyObject_HEAD Network actor, critic, log_temperature;
     int batch, ahead, turn;     /* updates that rows and noise are there for; whose turn it is */
     int given;                  /* arrays that are held */
@@ -55,12 +73,52 @@ typedef struct {
     void *memory;                  /* one allocation for what follows */
     float *hidden[3][MOST_LAYERS]; /* [batch][padded]: of the critics; of the actor for twice as
                                       many rows */
-    float *pairs, *output, *delta, *room[3], *panels;
+    float *pairs, *output, *delta, *room[2];
     float *action, *deviation, *terms, *log_prob, *q[2], *backup, *by_action;
     int *chosen;
-    void (*run)(const void *);
+    void (*run)(const Worker *);
     Py_buffer views[24];
+    int threads, ended; /* ended: workers shall return */
+    Worker *workers;    /* [threads]; the first one is the caller's */
+    pid_t process;      /* that has them: a fork has not */
+    char apart[64];     /* lest what follows shares a cache line with what all read */
+    atomic_uint round;  /* how often all have met */
+    char more[64];
+    atomic_uint arrived, asleep; /* of this round */
 } Update;
+
+/* Wait until all threads are here: awake for some 100 us, then asleep. Without PAUSE, which may
+   have a virtual machine take the core away. */
+static void meet(Update *u)
+{
+    enum { AWAKE = 200000 };
+    if (u->threads == 1)
+        return;
+    const unsigned round = atomic_load(&u->round);
+    if (atomic_fetch_add(&u->arrived, 1) + 1 == (unsigned)u->threads) {
+        atomic_store(&u->arrived, 0);
+        atomic_store(&u->round, round + 1);
+        if (atomic_load(&u->asleep))
+            syscall(SYS_futex, &u->round, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        return;
+    }
+    for (int i = 0; i < AWAKE; i++)
+        if (atomic_load(&u->round) != round)
+            return;
+    atomic_fetch_add(&u->asleep, 1);
+    while (atomic_load(&u->round) == round)
+        syscall(SYS_futex, &u->round, FUTEX_WAIT_PRIVATE, round, NULL, NULL, 0);
+    atomic_fetch_sub(&u->asleep, 1);
+}
+
+/* Return how many of `count` things are a worker's, in whole units, and the first of them. */
+static int share(const Worker *w, int count, int unit, int *first)
+{
+    const int threads = w->update->threads;
+    const int each = ((count + unit - 1) / unit + threads - 1) / threads * unit;
+    *first = w->place * each < count ? w->place * each : count;
+    return count - *first < each ? count - *first : each;
+}
 
 /* So many columns in whole panels; and how far rows are apart: an odd number of tiles, lest they
    share the sets of a cache. */
@@ -71,6 +129,23 @@ static int panelled(int columns)
 static size_t padded(int columns)
 {
     return (size_t)((columns + WIDEST - 1) / WIDEST | 1) * WIDEST;
+}
+
+/* A worker's part of a matrix: of its columns where each has a panel of them, else of its rows. */
+typedef struct {
+    int row, rows, column, columns;
+} Part;
+
+static Part divide(const Worker *w, int rows, int columns)
+{
+    const int threads = w->update->threads;
+    Part part = {0, rows, 0, columns};
+    if (panelled(columns) >= threads * PANEL)
+        part.columns =
+            share(w, columns, columns % (threads * WIDEST) ? PANEL : WIDEST, &part.column);
+    else
+        part.rows = share(w, rows, PANEL, &part.row);
+    return part;
 }
 
 /* The inputs of a layer: the last one has the network's too where there is a path. */
@@ -195,6 +270,7 @@ static int measure(Network *net, PyObject *sizes, int members, int inputs, int o
 /* Lay the buffers out in one zeroed allocation, each aligned for whole vectors. */
 static int allocate(Update *self)
 {
+    const size_t threads = (size_t)self->threads;
     const Network *nets[] = {&self->critic, &self->critic, &self->actor};
     const size_t batch = (size_t)self->batch,
                  a = (size_t)self->critic.sizes[0] - (size_t)self->actor.sizes[0];
@@ -207,7 +283,8 @@ static int allocate(Update *self)
             widest = in > widest ? in : widest;
             panels = most > panels ? most : panels;
         }
-    float **places[64], *chosen = NULL;
+    panels = (panels + PANEL - 1) / PANEL * PANEL;
+    float **places[64], *chosen = NULL, *all_panels = NULL, *all_left = NULL;
     size_t sizes[64], floats = 0;
     int count = 0;
 #define ROOM(place, size)                                                                          \
@@ -219,14 +296,14 @@ static int allocate(Update *self)
     ROOM(self->pairs, 2 * batch * padded(self->critic.sizes[0]));
     ROOM(self->output, 2 * batch * padded(2 * (int)a));
     ROOM(self->delta, batch * padded(2 * (int)a));
-    ROOM(self->panels, panels);
+    ROOM(all_panels, threads * panels);
+    ROOM(all_left, threads * batch * PANEL);
     ROOM(self->action, 2 * batch * a);
     ROOM(self->deviation, 2 * batch * a);
     ROOM(self->terms, 2 * batch * a);
     ROOM(self->log_prob, 2 * batch);
     ROOM(self->backup, batch);
     ROOM(self->by_action, batch * a);
-    ROOM(self->room[2], batch * PANEL);
     ROOM(chosen, batch);
     for (int m = 0; m < 2; m++) {
         ROOM(self->room[m], batch * widest);
@@ -234,7 +311,8 @@ static int allocate(Update *self)
     }
 #undef ROOM
     self->memory = PyMem_Calloc(floats + PANEL, sizeof(float));
-    if (!self->memory) {
+    self->workers = PyMem_Calloc(threads, sizeof *self->workers);
+    if (!self->memory || !self->workers) {
         PyErr_NoMemory();
         return -1;
     }
@@ -242,11 +320,60 @@ static int allocate(Update *self)
     for (int i = 0; i < count; next += sizes[i++])
         *places[i] = next;
     self->chosen = (int *)chosen;
+    for (size_t i = 0; i < threads; i++)
+        self->workers[i] = (Worker){.update = self,
+            .place = (int)i,
+            .panels = all_panels + i * panels,
+            .left = all_left + i * batch * PANEL};
     return 0;
+}
+
+static void *work(void *self)
+{
+    Worker *w = self;
+    for (meet(w->update); !w->update->ended; meet(w->update)) {
+        w->update->run(w);
+        meet(w->update);
+    }
+    return NULL;
+}
+
+static void end_threads(Update *self)
+{
+    if (self->process != getpid())
+        return;
+    self->ended = 1;
+    meet(self);
+    for (int i = 1; i < self->threads; i++)
+        pthread_join(self->workers[i].thread, NULL);
+}
+
+/* Start the other threads. Signals are for the caller's. */
+static int start_threads(Update *self)
+{
+    sigset_t all, before;
+    const int threads = self->threads;
+    int failed = 0;
+    self->process = getpid();
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 1; i < threads && !failed; i++) {
+        Worker *w = self->workers + i;
+        failed = pthread_create(&w->thread, NULL, work, w);
+        if (failed)
+            self->threads = i;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        PyErr_Format(PyExc_OSError, "thread %d of %d cannot be started: %s", self->threads + 1,
+            threads, strerror(failed));
+    return failed ? -1 : 0;
 }
 
 static void update_dealloc(Update *self)
 {
+    end_threads(self);
+    PyMem_Free(self->workers);
     while (self->given)
         PyBuffer_Release(self->views + --self->given);
     PyMem_Free(self->memory);
@@ -265,16 +392,16 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
 {
     PyObject *sizes, *rows, *noise, *sums, *temperature, *actor, *critic, *target, *log_temperature;
     const char *kind;
-    int batch, ahead;
+    int threads, batch, ahead;
     float gamma, tau, path;
-    if (!PyArg_ParseTuple(args, "sO!iifffOOOOO!O!OO!", &kind, &PyTuple_Type, &sizes, &batch, &ahead,
-            &gamma, &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
+    if (!PyArg_ParseTuple(args, "siO!iifffOOOOO!O!OO!", &kind, &threads, &PyTuple_Type, &sizes,
+            &batch, &ahead, &gamma, &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
             &PyTuple_Type, &critic, &target, &PyTuple_Type, &log_temperature))
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(sizes);
-    if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || ahead < 1 || !known(kind)) {
-        PyErr_Format(PyExc_ValueError, "no update for %zd sizes, %d batches of %d, %s", n, ahead,
-            batch, kind);
+    if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || ahead < 1 || threads < 1 || !known(kind)) {
+        PyErr_Format(PyExc_ValueError, "no update for %zd sizes, %d batches of %d, %d thread(s), %s",
+            n, ahead, batch, threads, kind);
         return NULL;
     }
     Update *self = (Update *)type->tp_alloc(type, 0);
@@ -282,6 +409,7 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         return NULL;
     const int o = (int)PyLong_AsLong(PyTuple_GET_ITEM(sizes, 0)),
               a = (int)PyLong_AsLong(PyTuple_GET_ITEM(sizes, n - 1));
+    self->threads = threads;
     self->batch = batch;
     self->ahead = ahead;
     self->gamma = gamma;
@@ -300,7 +428,7 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         !(self->target = hold(self, target, "f", length(&self->critic))) ||
         (PyTuple_GET_SIZE(log_temperature) &&
             hold_network(self, &self->log_temperature, log_temperature) < 0) ||
-        allocate(self) < 0) {
+        allocate(self) < 0 || start_threads(self) < 0) {
         Py_DECREF(self);
         return NULL;
     }
@@ -320,7 +448,9 @@ static PyObject *run(Update *self, PyObject *args)
         PyErr_Format(PyExc_IndexError, "update %d of %d", self->turn, self->ahead);
         return NULL;
     }
-    self->run(self);
+    meet(self);
+    self->run(self->workers);
+    meet(self);
     Py_RETURN_NONE;
 }
 
@@ -332,8 +462,8 @@ static PyMethodDef update_methods[] = {
 static PyTypeObject update_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.learners._learner.Update",
     .tp_doc = PyDoc_STR(
-        "Update(kind, sizes, batch, ahead, gamma, tau, path, rows, noise, sums, temperature, "
-        "actor, critic, target, log_temperature): SAC's update.\n\nrows and noise are those of "
+        "Update(kind, threads, sizes, batch, ahead, gamma, tau, path, rows, noise, sums, "
+        "temperature, actor, critic, target, log_temperature): SAC's update.\n\nrows and noise are those of "
         "`ahead` updates. Networks are (values, gradient, moment1, moment2)."),
     .tp_basicsize = sizeof(Update),
     .tp_flags = Py_TPFLAGS_DEFAULT,

@@ -172,26 +172,37 @@ static void NAME(join)(const Network *net, const float *x, size_t width, int row
 
 /* Run x [rows][sizes[0]] through a member's layers to `hidden` and y; a single output is [rows],
    more are padded. */
-static void NAME(forward)(const Network *net, int member, const float *x, size_t width, int rows,
-                          float *const *hidden, float *y, float *panels)
+static void NAME(forward)(const Worker *w, const Network *net, int member, const float *x,
+                          size_t width, int rows, float *const *hidden, float *y)
 {
     const float *const seen = x;
     const size_t apart = width;
+    int first;
+    const int own = share(w, rows, PANEL, &first);
     for (int l = 0; l < net->layers; l++) {
         const int in = inputs(net, l), out = net->sizes[l + 1], last = l == net->layers - 1;
         const size_t out_width = padded(last ? out : inputs(net, l + 1));
-        if (last && net->path > 0.0f)
-            NAME(join)(net, seen, apart, rows, hidden[l - 1]);
+        if (last && net->path > 0.0f) {
+            NAME(join)(net, seen + (size_t)first * apart, apart, own,
+                       hidden[l - 1] + (size_t)first * width);
+            meet(w->update);
+        }
         const float *weight = net->values + weight_at(net, l, member);
         const float *bias = net->values + bias_at(net, l, member);
         float *to = last ? y : hidden[l];
         if (last && out == 1) {
-            NAME(dots)(x, width, rows, weight, in, *bias, to);
+            NAME(dots)(x + (size_t)first * width, width, own, weight, in, *bias, to + first);
         } else {
-            NAME(pack_transposed)(weight, in, out, panels);
-            NAME(multiply)(&(Product){in, !last, x, width, 1, panels, bias, NULL, to, out_width},
-                           rows, out);
+            const Part part = divide(w, rows, out);
+            const float *left = x + (size_t)part.row * width;
+            float *at = to + (size_t)part.row * out_width + part.column;
+            NAME(pack_transposed)(weight + (size_t)part.column * (size_t)in, in, part.columns,
+                                  w->panels);
+            NAME(multiply)(&(Product){in, !last, left, width, 1, w->panels, bias + part.column,
+                                      NULL, at, out_width},
+                           part.rows, part.columns);
         }
+        meet(w->update);
         x = to;
         width = out_width;
     }
@@ -210,10 +221,10 @@ static void NAME(narrow)(const Network *net, int rows, float *delta)
 }
 
 /* Return the gradient by the first layer's sums, given `delta` by a member's outputs; leave those
-   by parameters in the network's `gradient` if x is given. */
-static const float *NAME(backward)(const Network *net, int member, const float *x, size_t width,
-                                   int rows, float *const *hidden, const float *delta,
-                                   float *const room[3], float *panels)
+   by parameters in the network's `gradient` if x is given, each in its worker's part. */
+static const float *NAME(backward)(const Worker *w, const Network *net, int member, const float *x,
+                                   size_t width, int rows, float *const *hidden,
+                                   const float *delta)
 {
     for (int l = net->layers - 1; l >= 0; l--) {
         const int in = inputs(net, l), out = net->sizes[l + 1];
@@ -221,45 +232,68 @@ static const float *NAME(backward)(const Network *net, int member, const float *
         const int thin = l == net->layers - 1 && out == 1; /* such an output is [rows] */
         const size_t delta_width = thin ? 1 : padded(out);
         if (x) {
-            float *const left = room[2]; /* [rows][16] */
-            float *by_weight = net->gradient + weight_at(net, l, member),
+            const Part part = divide(w, out, in);
+            float *by_weight = net->gradient + weight_at(net, l, member) + part.column,
                   *by_bias = net->gradient + bias_at(net, l, member);
-            NAME(pack)(l ? hidden[l - 1] : x, rows, in, l ? padded(in) : width, panels);
-            for (int c = 0; c < out; c += PANEL) { /* columns of delta, as rows that lie together */
-                const int wide = out - c < PANEL ? out - c : PANEL;
+            const float *right = (l ? hidden[l - 1] : x) + part.column;
+            NAME(pack)(right, rows, part.columns, l ? padded(in) : width, w->panels);
+            const int end = part.row + part.rows;
+            for (int c = part.row; c < end; c += PANEL) { /* columns of delta, as rows that lie
+                                                             together */
+                const int wide = end - c < PANEL ? end - c : PANEL;
                 float sums[PANEL] = {0};
-                NAME(pack)(delta + c, rows, wide, delta_width, left);
-                for (int r = 0; r < rows; r++)
-                    for (int l = 0; l < PANEL; l++)
-                        sums[l] += left[r * PANEL + l];
-                memcpy(by_bias + c, sums, (size_t)wide * sizeof *sums);
+                NAME(pack)(delta + c, rows, wide, delta_width, w->left);
+                if (!part.column) {
+                    for (int r = 0; r < rows; r++)
+                        for (int l = 0; l < PANEL; l++)
+                            sums[l] += w->left[r * PANEL + l];
+                    memcpy(by_bias + c, sums, (size_t)wide * sizeof *sums);
+                }
                 float *to = by_weight + (size_t)c * (size_t)in;
-                NAME(multiply)(
-                    &(Product){rows, 0, left, 1, PANEL, panels, NULL, NULL, to, (size_t)in}, wide,
-                    in);
+                NAME(multiply)(&(Product){rows, 0, w->left, 1, PANEL, w->panels, NULL, NULL, to,
+                                          (size_t)in},
+                               wide, part.columns);
             }
         }
         if (l) {
-            float *const below = room[l % 2];
-            NAME(pack)(net->values + weight_at(net, l, member), out, units, (size_t)in, panels);
-            const Product p = {out,    0,    delta,         delta_width, 1,
-                               panels, NULL, hidden[l - 1], below,       padded(in)};
-            NAME(multiply)(&p, rows, units);
-            if (in > units)
-                NAME(narrow)(net, rows, below);
+            const Part part = divide(w, rows, units);
+            float *const below = w->update->room[l % 2];
+            const size_t at = (size_t)part.row * padded(in) + (size_t)part.column;
+            NAME(pack)(net->values + weight_at(net, l, member) + part.column, out, part.columns,
+                       (size_t)in, w->panels);
+            const Product p = {out,
+                               0,
+                               delta + (size_t)part.row * delta_width,
+                               delta_width,
+                               1,
+                               w->panels,
+                               NULL,
+                               hidden[l - 1] + at,
+                               below + at,
+                               padded(in)};
+            NAME(multiply)(&p, part.rows, part.columns);
+            meet(w->update);
+            if (in > units) {
+                if (!w->place)
+                    NAME(narrow)(net, rows, below);
+                meet(w->update);
+            }
             delta = below;
         }
     }
     return delta;
 }
 
-/* Adam (Kingma and Ba 2015, in the order of its section 2); `target`, if any, follows (Polyak). */
-static void NAME(adam)(const Network *net, size_t size, float rate, float small,
+/* Adam (Kingma and Ba 2015, in the order of its section 2), of a worker's share; `target`, if any,
+   follows (Polyak). */
+static void NAME(adam)(const Worker *w, const Network *net, float rate, float small,
                        float *restrict target, float tau)
 {
     enum { BLOCK = 2048 };
-    for (size_t first = 0; first < size; first += BLOCK) {
-        const size_t count = size - first < BLOCK ? size - first : BLOCK;
+    int begin;
+    const size_t end = (size_t)share(w, (int)length(net), PANEL, &begin) + (size_t)begin;
+    for (size_t first = (size_t)begin; first < end; first += BLOCK) {
+        const size_t count = end - first < BLOCK ? end - first : BLOCK;
         float *restrict values = net->values + first, *restrict m = net->moment1 + first,
                         *restrict v = net->moment2 + first;
         const float *restrict gradient = net->gradient + first;
@@ -322,10 +356,11 @@ static double NAME(multiply_adds)(long rounds)
     return (double)found[0];
 }
 
-/* Make an update. */
-static void NAME(update)(const void *self)
+/* Make a worker's part of an update. What is a few numbers a row is the first one's. */
+static void NAME(update)(const Worker *w)
 {
-    const Update *u = self;
+    Update *u = w->update;
+    const int leads = !w->place;
     const int a = u->actor.sizes[u->actor.layers] / 2;
     const int o = u->actor.sizes[0];
     const int batch = u->batch;
@@ -337,48 +372,55 @@ static void NAME(update)(const void *self)
     const size_t out_width = padded(2 * a);
     float *const pairs = u->pairs; /* of observation and action: at the next observation */
     float *const fresh = pairs + (size_t)batch * pair_width; /* and at this one */
-    if (u->log_temperature.values) /* which may have come from a checkpoint */
-        *u->temperature = exponential(*u->log_temperature.values);
-    const float temperature = *u->temperature, gamma = u->gamma, share = 1.0f / (float)batch;
+    const float temperature = u->log_temperature.values ? exponential(*u->log_temperature.values)
+                                                        : *u->temperature;
+    const float gamma = u->gamma, per_row = 1.0f / (float)batch;
     double squares = 0.0, mean_q = 0.0, entropy = 0.0;
+    int first, own = share(w, batch, 1, &first);
 
-    for (int b = 0; b < batch; b++) {
+    for (int b = first; b < first + own; b++) {
         memcpy(pairs + (size_t)b * pair_width, given + (size_t)b * width + both + 2,
                (size_t)o * sizeof(float));
         memcpy(fresh + (size_t)b * pair_width, given + (size_t)b * width,
                (size_t)o * sizeof(float));
     }
-    NAME(forward)(&u->actor, 0, pairs, pair_width, 2 * batch, u->hidden[2], u->output, u->panels);
-    NAME(act)(u->output, out_width, noise, 2 * batch, a, u->action, u->deviation, u->terms,
-              u->log_prob);
-    for (int b = 0; b < 2 * batch; b++)
+    meet(u);
+    NAME(forward)(w, &u->actor, 0, pairs, pair_width, 2 * batch, u->hidden[2], u->output);
+    own = share(w, 2 * batch, 1, &first);
+    const size_t at = (size_t)(first * a);
+    NAME(act)(u->output + (size_t)first * out_width, out_width, noise + at, own, a, u->action + at,
+              u->deviation + at, u->terms + at, u->log_prob + first);
+    for (int b = first; b < first + own; b++)
         memcpy(pairs + (size_t)b * pair_width + o, u->action + b * a, (size_t)a * sizeof(float));
+    meet(u);
 
     /* the critics: 2018b, Eq. 3 and 5 */
     Network target = u->critic;
     target.values = u->target;
     for (int m = 0; m < 2; m++)
-        NAME(forward)(&target, m, pairs, pair_width, batch, u->hidden[0], u->q[m], u->panels);
-    for (int b = 0; b < batch; b++) {
+        NAME(forward)(w, &target, m, pairs, pair_width, batch, u->hidden[0], u->q[m]);
+    for (int b = 0; leads && b < batch; b++) {
         const float *end = given + (size_t)b * width + both; /* reward, terminated */
         const float least = u->q[0][b] < u->q[1][b] ? u->q[0][b] : u->q[1][b];
         u->backup[b] = end[0] + gamma * (1.0f - end[1]) * (least - temperature * u->log_prob[b]);
     }
     for (int m = 0; m < 2; m++) {
-        NAME(forward)(&u->critic, m, given, width, batch, u->hidden[0], u->q[m], u->panels);
-        for (int b = 0; b < batch; b++) {
+        NAME(forward)(w, &u->critic, m, given, width, batch, u->hidden[0], u->q[m]);
+        for (int b = 0; leads && b < batch; b++) {
             const float error = u->q[m][b] - u->backup[b];
             squares += (double)error * error;
-            u->q[m][b] = error * share;
+            u->q[m][b] = error * per_row;
         }
-        NAME(backward)(&u->critic, m, given, width, batch, u->hidden[0], u->q[m], u->room,
-                       u->panels);
+        meet(u);
+        NAME(backward)(w, &u->critic, m, given, width, batch, u->hidden[0], u->q[m]);
     }
-    NAME(adam)(&u->critic, length(&u->critic), u->rates[0], u->rates[1], u->target, u->tau);
+    meet(u);
+    NAME(adam)(w, &u->critic, u->rates[0], u->rates[1], u->target, u->tau);
+    meet(u);
 
     /* the actor: 2018b, Eq. 9 */
     for (int m = 0; m < 2; m++)
-        NAME(forward)(&u->critic, m, fresh, pair_width, batch, u->hidden[m], u->q[m], u->panels);
+        NAME(forward)(w, &u->critic, m, fresh, pair_width, batch, u->hidden[m], u->q[m]);
     for (int b = 0; b < batch; b++) {
         mean_q += (double)(u->q[0][b] < u->q[1][b] ? u->q[0][b] : u->q[1][b]);
         entropy += (double)u->log_prob[batch + b];
@@ -391,52 +433,67 @@ static void NAME(update)(const void *self)
                 continue;
             for (int l = 0; l + 1 < u->critic.layers; l++) {
                 const size_t apart = padded(u->critic.sizes[l + 1]);
-                memmove(u->hidden[m][l] + (size_t)rows * apart, u->hidden[m][l] + (size_t)b * apart,
-                        apart * sizeof(float));
+                const size_t count = (size_t)share(w, (int)apart, PANEL, &first);
+                float *const column = u->hidden[m][l] + first;
+                memmove(column + (size_t)rows * apart, column + (size_t)b * apart,
+                        count * sizeof(float));
             }
-            u->backup[rows] = 1.0f;
-            u->chosen[rows++] = b;
+            if (leads) {
+                u->backup[rows] = 1.0f;
+                u->chosen[rows] = b;
+            }
+            rows++;
         }
-        const float *first = NAME(backward)(&u->critic, m, NULL, 0, rows, u->hidden[m], u->backup,
-                                            u->room, u->panels);
+        meet(u);
+        const float *by_sums =
+            NAME(backward)(w, &u->critic, m, NULL, 0, rows, u->hidden[m], u->backup);
+        own = share(w, rows, PANEL, &first);
         NAME(pack)(u->critic.values + weight_at(&u->critic, 0, m) + o, wide, a, (size_t)both,
-                   u->panels);
-        NAME(multiply)(
-            &(Product){wide, 0, first, padded(wide), 1, u->panels, NULL, NULL, u->delta, out_width},
-            rows, a);
-        for (int r = 0; r < rows; r++)
+                   w->panels);
+        NAME(multiply)(&(Product){wide, 0, by_sums + (size_t)first * padded(wide), padded(wide), 1,
+                                  w->panels, NULL, NULL, u->delta + (size_t)first * out_width,
+                                  out_width},
+                       own, a);
+        for (int r = first; r < first + own; r++)
             memcpy(u->by_action + u->chosen[r] * a, u->delta + (size_t)r * out_width,
                    (size_t)a * sizeof(float));
+        meet(u);
     }
     const float *raw = u->output + (size_t)batch * out_width;
     const float *action = u->action + batch * a;
     const float *moved = u->deviation + batch * a;
-    for (int b = 0; b < batch; b++)
+    own = share(w, batch, 1, &first);
+    for (int b = first; b < first + own; b++)
         for (int j = 0; j < a; j++) {
             const size_t to = (size_t)b * out_width + (size_t)j;
             const float taken = action[b * a + j], log_std = raw[to + (size_t)a];
-            const float slope = -share * u->by_action[b * a + j] * (1.0f - taken * taken);
+            const float slope = -per_row * u->by_action[b * a + j] * (1.0f - taken * taken);
             /* d log pi / d u = 2 tanh u; no gradient where the log std was clamped */
-            const float by_mean = slope + 2.0f * share * temperature * taken;
+            const float by_mean = slope + 2.0f * per_row * temperature * taken;
             const int inside = log_std >= -20.0f && log_std <= 2.0f;
             u->delta[to] = by_mean;
             u->delta[to + (size_t)a] =
-                inside ? by_mean * moved[b * a + j] - share * temperature : 0.0f;
+                inside ? by_mean * moved[b * a + j] - per_row * temperature : 0.0f;
         }
+    meet(u);
     float *tail[MOST_LAYERS];
     for (int l = 0; l + 1 < u->actor.layers; l++)
         tail[l] = u->hidden[2][l] + (size_t)batch * padded(inputs(&u->actor, l + 1));
-    NAME(backward)(&u->actor, 0, fresh, pair_width, batch, tail, u->delta, u->room, u->panels);
-    NAME(adam)(&u->actor, length(&u->actor), u->rates[2], u->rates[3], NULL, 0.0f);
+    NAME(backward)(w, &u->actor, 0, fresh, pair_width, batch, tail, u->delta);
+    meet(u);
+    NAME(adam)(w, &u->actor, u->rates[2], u->rates[3], NULL, 0.0f);
 
+    if (!leads)
+        return;
     u->sums[0] += squares;
     u->sums[1] += (double)temperature * entropy;
     u->sums[3] += mean_q;
     u->sums[4] += (double)temperature;
     u->sums[5] += entropy;
     if (u->log_temperature.values) { /* 2018b, Eq. 18 */
-        *u->log_temperature.gradient = temperature * ((float)a - (float)(entropy * share));
-        NAME(adam)(&u->log_temperature, 1, u->rates[4], u->rates[5], NULL, 0.0f);
+        *u->log_temperature.gradient =
+            temperature * ((float)a - (float)(entropy * per_row));
+        NAME(adam)(w, &u->log_temperature, u->rates[4], u->rates[5], NULL, 0.0f);
         *u->temperature = exponential(*u->log_temperature.values);
     }
 }

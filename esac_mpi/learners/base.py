@@ -57,7 +57,7 @@ class Learner(contracts.Learner):
     def __init__(self, start: Start, options: Any) -> None:
         """Take what all have in common; options: the learner's table. Raises NoDevice."""
         table = start.config.learner
-        torch.set_num_threads(table.threads)
+        torch.set_num_threads(1 if table.kernels == "compiled" else table.threads)
         self.device = gpu.choose(table)
         self.device_name = gpu.device_name(self.device, table.kernels)
         self.seed, self.options = start.config.seed, options

@@ -16,14 +16,16 @@ from esac_mpi.learners.training import Streams
 class CompiledUpdate(SACUpdate):
     """An update by the formulas of SACUpdate; its bits are others, as sums have another order."""
 
-    def __init__(self, parts: Parts, options: config.SAC, kind: str = cpu.KIND) -> None:
-        """kind: of vectors, avx512 or avx2; the bits are the same."""
+    def __init__(
+        self, parts: Parts, options: config.SAC, threads: int = 1, kind: str = cpu.KIND
+    ) -> None:
+        """kind: of vectors, avx512 or avx2; its and threads' bits are the same."""
         super().__init__(parts, options)
         stepped = [_arrays(parts.adam.get(name)) for name in ("actor", "critic", "log_temperature")]
         actor, critic, tuned = stepped
         sizes = (*parts.actor.layout.sizes[:-1], self.actions)
         factors = options.gamma, options.tau, parts.actor.layout.linear
-        numbers = kind, sizes, self.batch, self.ahead, *factors
+        numbers = kind, threads, sizes, self.batch, self.ahead, *factors
         given = self.drawn, self.drawn_noise, self.sums.numpy(), _array(parts.temperature)
         networks = actor, critic, _array(parts.target.values), tuned
         self._compiled = cpu.LEARNER.Update(*numbers, *given, *networks)

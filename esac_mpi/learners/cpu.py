@@ -21,7 +21,7 @@ from esac_mpi.host.data_files import extension
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
-INTERFACE = 3  # what _learner.c takes and returns
+INTERFACE = 4  # what _learner.c takes and returns
 LEARNER: Any = extension("esac_mpi.learners._learner", INTERFACE) if BUILT else None
 KIND = LEARNER.KIND if BUILT else ""  # the widest vectors that it has for this CPU
 NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a device's name
@@ -76,7 +76,6 @@ def why_not_compiled(config: Config, learner: str) -> str:
         f"policy.hidden of 1 to {MOST_HIDDEN} layers": 1 <= len(policy.hidden) <= MOST_HIDDEN,
         "sac.value_network = false": not config.sac.value_network,
         "learner.precision = fp32": table.precision == "fp32",
-        "learner.threads = 1": table.threads == 1,
     }
     if missing := [name for name, met in wanted.items() if not met]:
         return f"they need {', '.join(missing)}; torch takes all"

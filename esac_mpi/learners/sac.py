@@ -25,6 +25,7 @@ from torch import Tensor
 
 from esac_mpi import config as configuration
 from esac_mpi.envs import Env
+from esac_mpi.host import affinity
 from esac_mpi.learners import Start, training
 from esac_mpi.learners.base import GradientLearner
 from esac_mpi.learners.compiled import CompiledUpdate
@@ -74,9 +75,11 @@ class SAC(GradientLearner):
             )
             self.temperature = log_temperature.exp()  # the same bits as after a restart
         parts = Parts(self.actor, critics, self.value, self.target, self.temperature, self.adam)
-        self.update = (
-            CompiledUpdate(parts, config.sac) if self.compiled else SACUpdate(parts, config.sac)
-        )
+        if self.compiled:  # more threads than cores would wait for each other
+            threads = min(config.learner.threads, len(affinity.cores()))
+            self.update = CompiledUpdate(parts, config.sac, threads)
+        else:
+            self.update = SACUpdate(parts, config.sac)
         self.ready()
 
     @property

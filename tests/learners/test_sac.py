@@ -1,7 +1,9 @@
 """SAC's update in torch and in C against plain torch.nn and numpy; when a run has which."""
 
 import math
+import os
 import sys
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,10 +109,10 @@ PATH = {"policy__linear": True, "policy__linear_gain": 3.0}
 IN_C: list[dict] = [{}, {"sac__automatic_temperature": True}, PATH]
 
 
-def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, **form):
+def in_c(sizes=(3, 8, 8, 2), kind=cpu.KIND, threads=1, **form):
     sac = learner(sizes, learner__kernels="compiled", **form)
     assert isinstance(sac.update, CompiledUpdate)
-    sac.update = CompiledUpdate(sac.update.parts, sac.options, kind)
+    sac.update = CompiledUpdate(sac.update.parts, sac.options, threads, kind)
     return sac
 
 
@@ -125,17 +127,36 @@ def test_updates_in_c_are_those_of_autograd_and_torchs_adam(hidden, batch, form,
 
 
 @compiled
-@pytest.mark.skipif(len(KINDS) < 2, reason="one kind of vectors here")
 @pytest.mark.parametrize(
     "sizes", [(3, 8, 8, 2), (17, 64, 64, 6), (5, 40, 33, 50, 1), (30, 100, 17)]
 )
 @pytest.mark.parametrize("path", [{}, PATH])
-def test_bits_do_not_depend_on_the_vectors(sizes, path):
+def test_bits_do_not_depend_on_vectors_and_threads(sizes, path):
+    """With 2 threads products have panels for each, with 5 some have none."""
     form = {"sac__batch_size": 37, "sac__automatic_temperature": True, **path}
-    one, other = (perturbed(in_c(sizes, kind, **form)) for kind in KINDS)
+    one, *others = (
+        perturbed(in_c(sizes, kind, threads, **form))
+        for threads, kind in [(1, KINDS[0]), *product((1, 2, 5), KINDS)]
+    )
     for step in range(3):
-        assert learn(one, step) == learn(other, step)
-    assert same(one.arrays(), other.arrays())
+        losses = learn(one, step)
+        assert all(learn(other, step) == losses for other in others)
+    assert all(same(one.arrays(), other.arrays()) for other in others)
+
+
+@compiled
+def test_threads_end_with_their_update_and_are_not_a_forks():
+    before = set(os.listdir("/proc/self/task"))
+    sac = in_c(threads=3)
+    own = set(os.listdir("/proc/self/task")) - before
+    assert len(own) == 2
+    child = os.fork()
+    if not child:
+        del sac.update  # which would wait for threads that are not there
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    del sac.update
+    assert not own & set(os.listdir("/proc/self/task"))
 
 
 @compiled
@@ -179,7 +200,6 @@ def kernels(learner="sac", **values):
         ("sac", {"policy__hidden": ()}, "policy.hidden of 1 to 7 layers"),
         ("sac", {"sac__value_network": True}, "sac.value_network = false"),
         ("sac", {"learner__precision": "bf16"}, "learner.precision = fp32"),
-        ("sac", {"learner__threads": 2}, "learner.threads = 1"),
         ("td3", {"algorithm": "td3"}, "algorithm = td3 has none"),
     ],
 )
@@ -246,7 +266,8 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
     auto, named = ([*ESAC, "--learner.kernels", kernels] for kernels in ("auto", "compiled"))
     alone("--run-dir", tmp_path / "a", *auto, "--budget.generations", 6)
     together(3, "--run-dir", tmp_path / "b", *named, "--budget.generations", 3)
-    together(2, "--run-dir", tmp_path / "b", *auto, "--budget.generations", 6)
+    more = "--budget.generations", 6, "--learner.threads", 2  # which make the same bits
+    together(2, "--run-dir", tmp_path / "b", *auto, *more)
     assert_same_run(tmp_path / "a", tmp_path / "b")
     for name in ("a", "b"):
         found = Run.open(tmp_path / name)

@@ -44,6 +44,7 @@ NETS = [
     Size((32,) * 2, 128),
     Size((64,) * 2, 64),
     Size((64,) * 2, 256),
+    Size((256,) * 2, 64),
     Size((256,) * 2, 256),
     Size((512,) * 2, 256),
 ]
@@ -88,15 +89,15 @@ def competitors(size: Size) -> Turns:
     """Return the turns of ours and of its peers, made when they are first taken."""
     by_torch = {"learner.kernels": "torch"}  # else auto is the compiled ones
     found: Turns = {"ours": lazily(partial(ours, "sac", size, by_torch))}
-    alone = size.threads == 1 and size.device == "cpu"
-    if alone and learners.load("cpu").KIND:
+    on_cpu = size.device == "cpu"
+    if on_cpu and learners.load("cpu").KIND:
         found["ours compiled"] = lazily(partial(ours, "sac", size, {"learner.kernels": "compiled"}))
     if is_installed("stable_baselines3"):
         found["stable-baselines3"] = lazily(partial(sb3, size))
-    if alone and is_installed("sbx"):
+    if on_cpu and size.threads == 1 and is_installed("sbx"):
         found["SBX"] = lazily(partial(sbx, size))
     found["CleanRL-style"] = lazily(partial(eager_sac, size))
-    if size.device == "cpu":
+    if on_cpu:
         return found
     for precision in ("tf32", "bf16"):
         turn = partial(ours, "sac", size, {"learner.precision": precision})
