@@ -14,7 +14,7 @@ from toy_experiments import TOY, planned, write
 from esac_mpi.config import ALGORITHMS, Config, load
 from esac_mpi.config.run import Budget
 from esac_mpi.studies import job_lists
-from esac_mpi.studies.experiments import report, sweeps
+from esac_mpi.studies.experiments import design, report, sweeps
 from esac_mpi.studies.experiments.plan import Planned
 
 
@@ -94,6 +94,14 @@ def test_some_seeds_alone(tmp_path):
     every = planned(tmp_path / "toy.toml")
     assert command("experiment").select_seeds(every, [1], "toy") == every[2:]
     assert command("experiment").select_seeds(every, [1, 0, 1], "toy") == every
+
+
+def test_the_eight_tasks_have_the_settings_of_their_records(tmp_path):
+    """Not what became default since."""
+    runs = design.runs(design.experiment("aggregate"), "small", tmp_path)
+    learning = [run.config for run in runs if run.config.algorithm in ("esac", "sac")]
+    assert {config.sac.batch_size for config in learning} == {256}
+    assert {each.esac.resimulated for each in learning if each.algorithm == "esac"} == {"better"}
 
 
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
