@@ -350,10 +350,9 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
         "none": "defaults",
         "--esac.sigma_rule grow": "sigma_rule grow",
         "--policy.linear false": "no linear path",
-        "--sac.batch_size 64": "batches of 64",
         "--esac.phase_timing virtual": "virtual phases",
         "--learner.kernels torch": "torch kernels",
-        "the four without the batch together": "all five",
+        "all of these together": "all five",
     }
     compared = {(task, names[change], seed): value for (task, change, seed), value in told.items()}
     for run, value in compared.items():
