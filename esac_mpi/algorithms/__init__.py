@@ -18,6 +18,10 @@ from esac_mpi.config.whole import INSTALLED, load_installed
 from esac_mpi.host.errors import BrokenAlgorithm
 
 POINTS = {point.name: point for point in entry_points(group="esac_mpi.algorithms")}
+for alone in POINTS.keys() - INSTALLED.keys():
+    raise BrokenAlgorithm(
+        f"entry point {alone} of esac_mpi.algorithms has no table of its name in esac_mpi.tables"
+    )
 
 
 def load(name: str) -> ModuleType:
