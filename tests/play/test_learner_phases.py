@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from esac_mpi.comm.clock.generations import PHASE_NUMBERS
 from esac_mpi.play import learner_phases
 from esac_mpi.play.counters import Counters
 from esac_mpi.play.learner_phases import Phase
@@ -72,7 +73,7 @@ def test_a_phase_sums_up_its_episodes():
     assert math.isnan(phase.mean_q)
     assert math.isnan(Phase.summed_up(9, [math.nan], 0).episodic_return)
     assert np.array_equal(Phase.of(phase.vector()).vector(), phase.vector(), equal_nan=True)
-    assert len(phase.vector()) == Phase.SIZE == 13
+    assert len(phase.vector()) == Phase.SIZE == PHASE_NUMBERS  # as clocks have it
 
 
 def test_a_phase_is_counted_and_enters_when_it_is_let():

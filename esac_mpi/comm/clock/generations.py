@@ -33,7 +33,7 @@ from esac_mpi.operators import accumulator
 
 NOTHING = np.zeros(0)
 # what an exchange carries of each, but for vectors and transitions
-MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = (5, 3, 11)
+MEMBER_NUMBERS, EPISODE_NUMBERS, PHASE_NUMBERS = (5, 3, 13)
 
 
 @dataclass(frozen=True)
