@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.host.errors import Absent, Unreadable
 from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
@@ -67,13 +68,14 @@ class Policy(policy.Policy):
         activation: str = "relu",
         output: str = "tanh",
         normaliser: tuple[np.ndarray, np.ndarray] | None = None,
+        task_kwargs: Mapping[str, Any] | None = None,
     ) -> "Policy":
         """Write weights from elsewhere as a policy.h5, to begin from or to play; return the policy.
 
         layers: weight [out, in] and bias [out] of each layer, input first. low, high: bounds of the
         task's actions [action]. task: its id. activation, output: as in [policy]. normaliser: mean
-        and standard deviation [observation] of what the network sees standardised. Raises
-        ValueError, Unsaved.
+        and standard deviation [observation] of what the network sees standardised. task_kwargs: as
+        [task.kwargs]. Raises ValueError, Unsaved.
         """
         shapes = [np.atleast_1d(layer).shape for layer in layers]
         sizes = [*(weight[-1] for weight in shapes[:1]), *(bias[0] for bias in shapes[1::2])]
@@ -84,11 +86,14 @@ class Policy(policy.Policy):
         ranges = {"low": _vector(low, sizes[-1], "low"), "high": _vector(high, sizes[-1], "high")}
         if not (ranges["low"] < ranges["high"]).all():
             raise ValueError("low must be below high")
+        if not is_plain(kwargs := dict(task_kwargs or {})):
+            raise ValueError(f"task_kwargs must be {PLAIN}")
         about: dict[str, Any] = {
             "sizes": sizes,
             "activation": activation,
             "output": output,
             "task": task,
+            "task_kwargs": json.dumps(kwargs),
         }
         about |= {**ranges, "policy": "imported", "generation": 0, "episodic_return": math.nan}
         if normaliser is not None:

@@ -14,7 +14,7 @@ BOUNDS = {"low": np.array([-1.0]), "high": np.array([3.0])}
 @pytest.mark.parametrize("standard", [{}, NORMALISER])
 def test_a_policy_of_layers_acts_as_one_that_a_run_has_saved(tmp_path, standard):
     normaliser = tuple(standard.values()) or None
-    form = {"task": "Nowhere-v0", **BOUNDS, "normaliser": normaliser}
+    form = {"task": "Nowhere-v0", **BOUNDS, "normaliser": normaliser, "task_kwargs": {"g": [9.8]}}
     made = Policy.create(tmp_path / "made.h5", LAYERS, **form)
     read = Policy.load(tmp_path / "made.h5")
     saved = Policy.load(save(tmp_path / "saved.h5", **standard))
@@ -22,6 +22,7 @@ def test_a_policy_of_layers_acts_as_one_that_a_run_has_saved(tmp_path, standard)
         actions = [policy(observation) for policy in (saved, made, read)]
         np.testing.assert_array_equal(actions, actions[:1] * 3)
     assert (read.task, read.kind, repr(read)) == ("Nowhere-v0", "imported", repr(made))
+    assert read.task_kwargs == made.task_kwargs == {"g": [9.8]}
     assert np.isnan(read.episodic_return)
 
 
@@ -45,6 +46,7 @@ def test_the_home_directory_is_found(tmp_path, monkeypatch):
         (LAYERS, {"low": BOUNDS["high"]}, "low must be below high"),
         (LAYERS, {"normaliser": (np.zeros(2), np.zeros(1))}, r"normaliser must be .* \[2\]"),
         (LAYERS, {"normaliser": (np.zeros(2), np.zeros(2))}, "above 0"),
+        (LAYERS, {"task_kwargs": {"g": np.ones(2)}}, "task_kwargs must be a table"),
         (LAYERS, {"activation": "elu"}, "activation must be tanh or relu"),
         (LAYERS, {"output": "linear"}, "output must be tanh or clip"),
     ],
