@@ -205,6 +205,7 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ('config = "cyclic-mdp"', "max_hours = 1",
          "needs config, a file of configs/esac/, or task.id"),
         ("seeds = 2", "seeds = 0", "must be positive"),
+        ("seeds = 2", "seeds = 1_000_000_000", "must be at most 100000"),
         ("seeds = 2", "ranks = [0]", "must be positive"),
         ("seeds = 2", "cores = 0", "must be positive"),
         ("seeds = 2", "seconds = 0", "must be positive"),

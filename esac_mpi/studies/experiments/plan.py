@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from esac_mpi.config import NAMES, Config, as_words, table_of
-from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt
+from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt, at_most
 
 Settings = dict[str, Any]  # {dotted name: value}
 TEXTS = Bound(lambda found: all(type(one) is str for one in found), "expected a list of str")
@@ -13,6 +13,7 @@ COUNTS = Bound(
     lambda found: all(type(one) is int and one > 0 for one in found), "must be positive numbers"
 )
 Texts = Annotated[list[str], TEXTS]
+SEEDS = 100_000  # of a range, at most: each is a run
 
 
 def full_name(algorithm: str, name: str) -> str:
@@ -38,7 +39,7 @@ class Product:
 class Budget:
     """How much of an experiment is run. Empty lists: all that the experiment has."""
 
-    seeds: PositiveInt = 1
+    seeds: Annotated[PositiveInt, at_most(SEEDS)] = 1
     # training time of a run [s], its budget.minutes; 0 = as its settings say
     seconds: PositiveFloat = 0.0
     cores: PositiveInt = 1  # ranks of a job of an algorithm with a population; others have one

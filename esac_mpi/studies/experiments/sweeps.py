@@ -10,9 +10,8 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ALGORITHMS, Config, ConfigError, automatic, load, read_toml
 from esac_mpi.config.fields import is_list
 from esac_mpi.config.reads import reads
-from esac_mpi.studies.experiments.plan import full_name
+from esac_mpi.studies.experiments.plan import SEEDS, full_name
 
-MOST = 100_000  # seeds of a range
 OWN = {
     "seed": "seeds are --seeds",
     "run_dir": "every run has its own, below --root",
@@ -27,8 +26,8 @@ def seeds(texts: list[str]) -> list[int]:
         first, dash, last = text.partition("-")
         numbers = first.isdecimal() and (last.isdecimal() or not dash)
         begin, end = (int(first), int(last or first)) if numbers else (0, -1)
-        if not begin <= end < min(2**63, begin + MOST):
-            wanted = f"a number or a range like 0-4, below 2**63, of at most {MOST:,} seeds"
+        if not begin <= end < min(2**63, begin + SEEDS):
+            wanted = f"a number or a range like 0-4, below 2**63, of at most {SEEDS:,} seeds"
             raise Unusable(f"--seeds {text}: expected {wanted}")
         found += range(begin, end + 1)
     return list(dict.fromkeys(found))
