@@ -6,9 +6,9 @@ from typing import Any
 
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
-from esac_mpi.config import AUTO, Config, amend, as_option, flatten, unread_in, value_of
+from esac_mpi.config import AUTO, Config, amend, as_option, as_text, flatten, unread_in, value_of
 from esac_mpi.config.fields import normalisation_of
-from esac_mpi.config.reads import reads
+from esac_mpi.config.reads import find_unmet, find_unread, reads
 from esac_mpi.config.run import GAIN, NARROW, WIDE
 from esac_mpi.config.table import SURVIVAL
 from esac_mpi.envs import identity
@@ -28,7 +28,13 @@ def make_task(config: Config) -> envs.Env:
         raise envs.EditedTask(f"{env.id}: {files}; {remedy}")
     able = [name for name, module in ALGORITHMS.items() if module.DECLARES.discrete]
     envs.refuse_discrete(env, config.algorithm, able)
-    if unread := list(unread_in(config, envs.is_discrete(env))):
+    unread, said = list(unread_in(config, envs.is_discrete(env))), config.said or ()
+    settled, _ = resolve_by_task(config, env)
+    for name in find_unread(settled, said).keys() - find_unread(config, said).keys():
+        *_, other = find_unmet(settled, name)
+        value = as_text(value_of(settled, other))
+        unread.append(f"{name}: not read with {other} = {value}, which auto is in this task")
+    if unread:
         raise envs.TaskError(f"{env.id}: {'; '.join(unread)}")
     return env
 

@@ -9,7 +9,7 @@ import own_envs
 import pytest
 from gymnasium.spaces import Box, Dict, MultiDiscrete, Tuple
 
-from esac_mpi.config import Config, amend
+from esac_mpi.config import Config, amend, load
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete, translate_errors
 from esac_mpi.training.task_set_up import make_task
 
@@ -55,6 +55,15 @@ def test_a_setting_for_the_other_kind_of_actions_is_refused(task, setting, kind)
             make_task(config)
         config = amend(config, {"algorithm": "es"})  # which reads nothing of it
     assert make_task(config).id == task
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_a_setting_that_the_tasks_own_numbers_leave_unread_is_refused(value):
+    line = ["--task.id", "Pendulum-v1", "--esac.scaled_noise", value]
+    told = "^Pendulum-v1: esac.scaled_noise: not read with esac.observation_normalisation = true, "
+    with pytest.raises(TaskError, match=told):
+        make_task(load(line)[0])
+    assert make_task(load([*line, "--esac.observation_normalisation", "false"])[0])
 
 
 EYES = Dict({"joints": Box(-1, 1, (3,)), "eyes": Tuple([Box(0, 255, (64, 64, 3), np.uint8)])})
