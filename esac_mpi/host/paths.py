@@ -29,8 +29,8 @@ def expand_home(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeE
     it in single quotes, and TOML has none.
     """
     said = os.fsdecode(text)
-    if "\0" in said:
-        raise kind(f"{said!r}: no path has a NUL character")
+    if re.search("[\0\ud800-\udc7f\udd00-\udfff]", said):
+        raise kind(f"{said!r}: no path has a NUL character or half a surrogate pair")
     found = os.path.expanduser(said)
     if found.startswith("~"):
         who = said.partition("/")[0]

@@ -39,8 +39,10 @@ def test_a_path_is_read_as_a_shell_reads_it(home):
     for text in (NOBODY, "$SCRATCH/x", "${USER}/b"):
         with pytest.raises(ValueError, match="write the path itself"):
             paths.read_path(text, ValueError)
-    with pytest.raises(ValueError, match="no path has a NUL"):
-        paths.read_path("a\0b", ValueError)
+    for text in ("a\0b", "a\ud800b"):
+        with pytest.raises(ValueError, match="no path has a NUL"):
+            paths.read_path(text, ValueError)
+    assert paths.expand_home(b"a\xff") == "a\udcff"
     Path("a$b").mkdir()
     assert paths.read_path("a$b/../a$b") == Path("a$b/../a$b")
     assert paths.read_path("/a/$HOME; 'x'") == Path("/a/$HOME; 'x'")  # a name like any

@@ -105,6 +105,7 @@ def test_a_config_built_by_hand_is_checked(tmp_path):
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
         ({"start_from": ""}, "settings: start_from is empty"),
         ({"task.kwargs": {"f": len}}, "task.kwargs"),
+        ({"task.kwargs": {(0, 1): 2}}, "task.kwargs"),
     ],
 )
 def test_what_is_refused_is_an_exception_with_the_code(given, said, tmp_path, capfd):
