@@ -5,18 +5,19 @@ And the modules of other packages that are entry points of the group esac_mpi.al
 May import: host, config, operators, play, comm's contracts; world, env and learner are handed in.
 Begin with: esac.py: generation(); declaration.py says what the rest knows of an algorithm.
 
-A module has five names: DECLARES, State, init(), board(), generation(); and may have expected(),
-for forecasts.
+A module has the five NAMES, and may have expected(), for forecasts.
 """
 
 from importlib import import_module
 from importlib.metadata import entry_points
 from types import ModuleType
+from typing import Any
 
 from esac_mpi import config
 from esac_mpi.config.whole import INSTALLED, load_installed
 from esac_mpi.host.errors import BrokenAlgorithm
 
+NAMES = "DECLARES", "State", "init", "board", "generation"
 POINTS = {point.name: point for point in entry_points(group="esac_mpi.algorithms")}
 for alone in POINTS.keys() - INSTALLED.keys():
     raise BrokenAlgorithm(
@@ -31,8 +32,14 @@ def load(name: str) -> ModuleType:
     if name not in POINTS:
         lacks = "has none beside it in esac_mpi.algorithms, which names its module"
         raise BrokenAlgorithm(f"entry point {name} of esac_mpi.tables {lacks}")
-    module: ModuleType = load_installed(POINTS[name])
+    module: ModuleType = load_installed(POINTS[name], check_module)
     return module
+
+
+def check_module(module: Any) -> None:
+    """Raise AttributeError unless a module has the names that an algorithm has."""
+    if missing := [name for name in NAMES if not hasattr(module, name)]:
+        raise AttributeError(f"it has no {', '.join(missing)}")
 
 
 ALGORITHMS: dict[str, ModuleType] = {name: load(name) for name in config.ALGORITHMS}

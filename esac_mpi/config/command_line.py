@@ -217,7 +217,7 @@ def _help_of(algorithm: str, file: dict[str, Any]) -> str:
             about = f"[{table}] {kind.__doc__ or ''}" if table else "Without a table"
             lines += ["", textwrap.fill(" ".join(about.split()), width)]
         lines.append(f"  --{name} {values_of(name)}")
-        about = f"{docstrings(kind)[key]} (default: {' '.join(as_words(value))})"
+        about = f"{docstrings(kind).get(key, '')} (default: {' '.join(as_words(value))})"
         lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))
     return "\n".join(lines)
 

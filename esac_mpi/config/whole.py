@@ -1,6 +1,7 @@
 """The whole configuration, made of its tables, and the names of the algorithms."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from keyword import iskeyword
 from typing import Any, Literal, TypeVar
@@ -31,10 +32,15 @@ class ConfigError(Exception):
     """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 
-def load_installed(point: EntryPoint) -> Any:
-    """Load what an installed package names as its algorithm or table. Raises BrokenAlgorithm."""
+def load_installed(point: EntryPoint, check: Callable[[Any], object]) -> Any:
+    """Load what an installed package names as its algorithm or table. Raises BrokenAlgorithm.
+
+    check: raises an error for anything else.
+    """
     try:
-        return point.load()
+        found = point.load()
+        check(found)
+        return found
     except Exception as error:  # it is a user's own code
         package = f"{point.dist.name} " if point.dist else ""
         raise BrokenAlgorithm(
@@ -43,8 +49,17 @@ def load_installed(point: EntryPoint) -> Any:
         ) from error
 
 
+def check_table(table: Any) -> None:
+    """Raise TypeError or AttributeError unless this is a table as algorithms have it."""
+    if not (isinstance(table, type) and issubclass(table, Table) and is_dataclass(table)):
+        raise TypeError(f"it is no dataclass derived from {Table.__module__}.Table")
+    _ = table().READS
+
+
 TABLES = sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
-INSTALLED: dict[str, type[Table]] = {point.name: load_installed(point) for point in TABLES}
+INSTALLED: dict[str, type[Table]] = {
+    point.name: load_installed(point, check_table) for point in TABLES
+}
 SHIPPED = "esac es sac td3 ddpg ppo erl perl derl pderl cem cem_rl aes_rl"
 ALGORITHMS = (*SHIPPED.split(), *INSTALLED)
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is

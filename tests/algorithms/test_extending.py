@@ -251,12 +251,25 @@ def test_no_entry_point_takes_the_place_of_a_name(extended, old, new, said):
 
 
 @pytest.mark.parametrize(
-    ("file", "group"), [("table.py", "esac_mpi.tables"), ("algorithm.py", "esac_mpi.algorithms")]
+    ("file", "group", "was", "now", "error"),
+    [
+        ("table.py", "tables", "", "import nowhere\n", "ModuleNotFoundError: No module named"),
+        ("table.py", "tables", "(Table)", "", "TypeError: it is no dataclass"),
+        (
+            "table.py",
+            "tables",
+            "READS = ",
+            "READ = ",
+            "AttributeError: 'RandomSearch' object has no",
+        ),
+        ("algorithm.py", "algorithms", "", "import nowhere\n", "ModuleNotFoundError: No module"),
+        ("algorithm.py", "algorithms", "def board(", "def b(", "AttributeError: it has no board;"),
+    ],
 )
-def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group):
+def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group, was, now, error):
     path = extended.path / "searches" / file
     before = path.read_text()
-    path.write_text(f"import nowhere\n{before}")
+    path.write_text(before.replace(was, now, 1))
     runs = (
         [sys.executable, "-m", "esac_mpi", "--help"],
         [sys.executable, "-m", "esac_mpi.commands", "summary", "x"],
@@ -265,7 +278,7 @@ def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group):
         for line in runs:
             (said,) = extended.call(line, code=2).splitlines()
             assert f"entry point random_search = searches.{path.stem}" in said
-            assert f"of {group} cannot be loaded: ModuleNotFoundError: No module named" in said
+            assert f"of esac_mpi.{group} cannot be loaded: {error}" in said
             assert said.endswith("; mend or uninstall its package searches")
     finally:
         path.write_text(before)
