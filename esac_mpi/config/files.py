@@ -33,6 +33,7 @@ BEFORE: dict[str, Any] = {
     **SIZES,
     **NUMBERS,
     **{f"{table}.reward_shift": 0.0 for table in ("es", "cem", "cem_rl", "aes_rl", "erl")},
+    "es.scaled_noise": False,
     "aes_rl.mean_reused": False,
     "esac.transfer_at_once": False,
     "erl.injection": "kept",
