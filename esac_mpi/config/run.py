@@ -69,10 +69,13 @@ class Budget(Table):
     def left(
         self, generations: int, env_steps: int, nominal_steps: int, seconds: float = 0.0
     ) -> "Budget":
-        """What is left of each limit after so much, 1 at least."""
-        done = generations, env_steps, nominal_steps, seconds / 60
-        limits = zip(asdict(self).items(), done, strict=True)
-        return Budget(**{name: limit and max(limit - spent, 1) for (name, limit), spent in limits})
+        """What is left of each limit after so much: 1 at least, of minutes 0.01."""
+        done = (generations, 1), (env_steps, 1), (nominal_steps, 1), (seconds / 60, 0.01)
+        left = {
+            name: limit and max(limit - spent, least)
+            for (name, limit), (spent, least) in zip(asdict(self).items(), done, strict=True)
+        }
+        return Budget(**left)
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield that nothing ends the run."""

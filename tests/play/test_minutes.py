@@ -24,6 +24,8 @@ def test_time_counts_beside_the_other_limits():
     for seconds, share in ((0.0, 0.5), (90.0, 0.75), (120.0, 1.0)):
         assert config.budget.spent(5, 0, 0, seconds) == share
     assert config.budget.left(4, 0, 0, 30.0) == Budget(6, 0, 0, 1.5)
+    assert config.budget.left(4, 0, 0, 105.0) == Budget(6, 0, 0, 0.25)
+    assert config.budget.left(10, 0, 0, 120.0) == Budget(1, 0, 0, 0.01)
     assert load(["--budget.minutes", "2"])[0].budget == Budget(0, 0, 0, 2.0)
     with pytest.raises(ConfigError, match="no limit is set"):
         load(["--budget.minutes", "0"])

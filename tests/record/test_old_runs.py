@@ -85,7 +85,7 @@ def test_old_runs_adopt_after_one_test_and_shift_no_reward(old):
     assert (then.esac.transfer_wins, now.esac.transfer_wins) == (1, 3)
     for table in ("es", "esac", "cem", "cem_rl", "aes_rl", "erl"):
         assert getattr(then, table).reward_shift == 0.0
-    assert not (then.es.scaled_noise or then.esac.scaled_noise)
+    assert (then.es.scaled_noise, then.esac.scaled_noise) == (False, False)
 
 
 def test_old_runs_are_tabulated_drawn_exported_and_evaluated(old, tmp_path, call):
