@@ -17,7 +17,14 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.log import complain
-from esac_mpi.host.paths import PathLike, list_paths, read_path, whole_file
+from esac_mpi.host.paths import (
+    PICTURES,
+    PathLike,
+    has_suffix,
+    list_paths,
+    read_path,
+    whole_file,
+)
 from esac_mpi.host.run_directory import is_of_run, moved_from
 from esac_mpi.record import Refused, Run, RunFiles, Unreadable
 
@@ -222,10 +229,15 @@ def print_all(lines: Iterable[object], options: Collection[str] = ("out",)) -> i
 
 
 def write_text(text: str, out: Path | None) -> Iterator[object]:
-    """Write a text and yield the file, whose folder is made; without a file yield the text."""
+    """Write a text and yield the file, whose folder is made; without a file yield the text.
+
+    Raises Unusable for a picture's name.
+    """
     if out is None:
         yield text
         return
+    if has_suffix(out, *PICTURES):
+        raise Unusable(f"--out {out}: a text, which is no picture; choose another name")
     with whole_file(out) as file:
         file.write_text(text + "\n", encoding="utf-8")
     yield out

@@ -18,7 +18,7 @@ from esac_mpi.analysis.colours import ink
 from esac_mpi.analysis.curves import AXES, Axis
 from esac_mpi.analysis.messages import Missing, Unusable
 from esac_mpi.host.errors import INSTALL
-from esac_mpi.host.paths import whole_file
+from esac_mpi.host.paths import PICTURES, has_suffix, whole_file
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 try:
@@ -185,10 +185,10 @@ def save(figure: Figure, out: Path) -> Iterator[Path]:
     """
     if out.name in ("", ".."):
         raise Unusable(f"{out}: a directory; name the file in it")
-    suffixes = [out.suffix] if out.suffix in (".png", ".pdf", ".svg") else [".png", ".pdf"]
+    suffixes = [out.suffix] if has_suffix(out, *PICTURES) else [".png", ".pdf"]
     for suffix in suffixes:
         path = out.with_name(out.name.removesuffix(suffix) + suffix)
-        metadata = {"CreationDate": None} if suffix == ".pdf" else None
+        metadata = {"CreationDate": None} if has_suffix(path, ".pdf") else None
         with whole_file(path) as file:
             figure.savefig(file, dpi=150, metadata=metadata)
         yield path

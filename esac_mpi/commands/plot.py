@@ -47,6 +47,7 @@ from esac_mpi.analysis import command
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES
+from esac_mpi.host.paths import has_suffix
 from esac_mpi.record import RunFiles
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def main(options: argparse.Namespace) -> Iterator[Path]:
     command.refuse_others(options, READ[options.what])
     if options.what == "sensitivity" and not options.field:
         raise Unusable("--what sensitivity needs --field: the parameter that varies")
-    rows = {path.suffix == ".csv" for path in options.runs}
+    rows = {has_suffix(path, ".csv") for path in options.runs}
     if len(rows) > 1:
         raise Unusable(
             "run directories and results.csv: choose one, for there is no picture of both"

@@ -37,7 +37,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.log import figures
-from esac_mpi.host.paths import read_path, whole_file
+from esac_mpi.host.paths import has_suffix, read_path, whole_file
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
@@ -119,7 +119,7 @@ def check(options: argparse.Namespace) -> None:
         refuse_unread(options, "a start that is not tilted", ("degrees",))
     suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
     for name, allowed in suffixes.items():
-        if (file := getattr(options, name)) and file.suffix not in allowed:
+        if (file := getattr(options, name)) and not has_suffix(file, *allowed):
             raise Unusable(f"--{name} {file}: the name must end in {' or '.join(allowed)}")
 
 

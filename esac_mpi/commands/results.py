@@ -26,7 +26,7 @@ from esac_mpi.analysis.results.scores import merge_experiments, random_returns, 
 from esac_mpi.analysis.results.standings import MEASURES, champion_of, document
 from esac_mpi.analysis.results.traces import Sections, Wall, on_ranks, sections
 from esac_mpi.config.exact import whole
-from esac_mpi.host.paths import read_path
+from esac_mpi.host.paths import PICTURES, has_suffix, read_path
 from esac_mpi.studies.experiments.design import FOLDER
 
 CHAMPION = "ESAC"
@@ -70,7 +70,7 @@ def write_tables(options: argparse.Namespace) -> Iterator[object]:
 
 def write_aggregate(options: argparse.Namespace) -> Iterator[object]:
     """Yield the aggregate, or where it was written or drawn."""
-    draws = options.out is not None and options.out.suffix in (".png", ".pdf", ".svg")
+    draws = options.out is not None and has_suffix(options.out, *PICTURES)
     if draws:
         refuse_unread(options, "a picture", ["of"])
     head, runs, wall = load(options, "normalised scores", together=True)

@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+PICTURES = (".png", ".pdf", ".svg")
 Kind = Callable[[str], Exception]  # of the error for a path that names no place
 PathLike = str | os.PathLike[str]
+
+
+def has_suffix(path: Path, *suffixes: str) -> bool:
+    """Tell whether a name ends in one of these, in any case."""
+    return path.suffix.lower() in suffixes
 
 
 def list_paths(paths: PathLike | Iterable[PathLike]) -> list[Path]:

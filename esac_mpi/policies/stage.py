@@ -16,6 +16,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.envs import Env
+from esac_mpi.host.paths import has_suffix
 
 FONT = 22  # of a text on a picture [pixels]
 # height of a picture, and its width for MuJoCo [pixels]; what films want: a multiple of 16
@@ -171,7 +172,7 @@ def film(path: Path | None, seconds: float) -> Iterator[Any]:
     """Give what takes the pictures of a film, each shown for so long [s]; write the film."""
     if path is None:
         yield lambda image: None
-    elif path.suffix == ".gif":
+    elif has_suffix(path, ".gif"):
         images: list[Any] = []
         yield lambda image: images.append(image.quantize())
         images[0].save(

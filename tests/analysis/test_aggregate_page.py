@@ -90,7 +90,7 @@ def test_the_command_compares_at_computed_time_and_marks_it(tmp_path, call):
     assert page.startswith("# x (small): normalised scores\n\nNormalised returns at 5 s of")
     assert "at 5 s of wall time, computed for 4 ranks. " in page
     assert "| ES | 1 | 0.50 | 0.50 | 0.50 |" in page
-    text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.png"
+    text, picture = tmp_path / "new" / "a.md", tmp_path / "new" / "a.PNG"
     assert aggregated(4, "--out", text).out == f"{text}\n"
     assert text.read_text() == page
     assert aggregated(4, "--out", picture, of="").out == f"{picture}\n"

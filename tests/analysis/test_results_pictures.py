@@ -99,8 +99,8 @@ def test_sensitivity_to_words():
 
 @pytest.mark.parametrize("what", ["return", "training", "ends", "sensitivity --field zeta"])
 def test_pictures_are_written(tmp_path, call, what):
-    path = stored(tmp_path / "r.csv", sweep())
-    out = tmp_path / "new" / "x.png"
+    path = stored(tmp_path / "r.CSV", sweep())  # suffixes are read in any case
+    out = tmp_path / "new" / "x.PNG"
     assert call(f"plot --what {what} --out", out, path).out == f"{out}\n"
     assert out.read_bytes().startswith(b"\x89PNG")
 

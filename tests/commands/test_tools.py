@@ -139,7 +139,7 @@ def test_where_nothing_can_be_written(tmp_path, call, tool):
     (tmp_path / "file").touch()
     run = figured(tmp_path / "a")
     # the last one: also asked whether it is a run's
-    for out in ("file/x.pdf", f"{'x' * 300}/config.toml"):
+    for out in ("file/x", f"{'x' * 300}/config.toml"):
         said = call(tool, run, "--out", tmp_path / out, code=2).err
         assert said.splitlines()[-1].endswith("choose another --out")
 
@@ -204,6 +204,11 @@ def test_standard_output_is_no_file(tmp_path, monkeypatch, call, line):
 def test_a_picture_has_a_name(tmp_path, call, out):
     said = call("plot", figured(tmp_path / "a"), "--out", out, code=2)
     assert said == ("", f"{out}: a directory; name the file in it\n")
+
+
+def test_a_text_has_no_pictures_name(tmp_path, call):
+    call("table", figured(tmp_path / "a"), "--out", tmp_path / "a.PNG", code=2)
+    assert not (tmp_path / "a.PNG").exists()
 
 
 UNREAD = {
