@@ -46,6 +46,8 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
     found = {"metrics/generation": run.columns["metrics/generation"]} | {
         name: run.columns[name] for name in run.columns.scalars
     }
+    if (best := found.get("metrics/best_return")) is not None:
+        found["metrics/best_return"] = np.where(np.isfinite(best), best, np.nan)  # -inf: none yet
     for policy in policies(run):
         generations, returns = evaluations(run, policy)
         returns = np.where(np.isfinite(returns).all(axis=1, keepdims=True), returns, np.nan)

@@ -8,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from commands import begun
+from figure_runs import make as figured
 from growing_runs import make, one_more
 from whole_runs import wait_for
 
@@ -39,6 +40,11 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
     assert [row["metrics/evaluation_sac.mean"] != "" for row in rows] == ([False] * 4 + [True]) * 2
     assert float(rows[4]["metrics/evaluation_sac.mean"]) == pytest.approx(170)  # 30 * 5 + 20
     assert float(rows[9]["metrics/fitness.max"]) == run.members("fitness")[9].max()
+
+
+def test_before_the_first_evaluation_there_is_no_best_return(tmp_path, call):
+    call("export --format csv", figured(tmp_path / "a", (None, 5.0)))
+    assert [row["metrics/best_return"] for row in rows_of(tmp_path / "a/metrics.csv")] == ["", "5.0"]
 
 
 @pytest.mark.parametrize(
