@@ -13,9 +13,10 @@ from esac_mpi.record import RunFiles
 KINDS = ("population", "learner", "evaluation", "replayed")
 # of a generation on rank 0: timing/seconds_<part>
 PARTS = ("evaluate", "plan", "update", "offspring", "learn", "evaluation", "record")
-STATES = ("failed", "dead", "requeue", "running", "pruned", "complete")  # what needs somebody first
+# what needs somebody first
+STATES = ("failed", "dead", "unknown", "requeue", "running", "pruned", "complete")
 # states in which no process works at the run
-OVER = ("complete", "pruned", "requeue", "failed", "dead")
+OVER = ("complete", "pruned", "requeue", "failed", "dead", "unknown")
 
 
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:

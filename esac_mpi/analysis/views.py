@@ -26,7 +26,7 @@ RECENT = 20  # generations that speed, idle fraction and time left are taken ove
 BARS = " ▁▂▃▄▅▆▇█"
 STYLES = {
     "running": "green", "complete": "bold green", "pruned": "dim", "requeue": "yellow",
-    "failed": "bold red", "dead": "bold red",
+    "failed": "bold red", "dead": "bold red", "unknown": "bold red",
 }  # fmt: skip
 COLUMNS = (  # of watch
     "run", "status", "gen", "budget", "return", "returns", "left", "row", "best", "sigma",

@@ -9,7 +9,8 @@ Examples:
 
 Reads files only: it is safe on a login node, and while runs go on. Cost: 0.05 s a run.
 
-status                dead = "running" in status.json, but its process has ended
+status                dead = "running" in status.json, but its process has ended; unknown = that
+                      file cannot be read, and no process works at the run
 best_return           return of the best policy, on start states that did not choose it
 final_return          mean return of the last generation of a complete run, of the better policy, or
                       ERL's champion; null before

@@ -7,8 +7,8 @@ Examples:
     esac-mpi watch runs/* --status failed dead requeue                  # those that need you
     esac-mpi watch runs/* --once                                        # one look
 
-Several runs have a line each, what needs you first: failed, dead, stopped (requeue), running (those
-that have published nothing for longest), given up by a search (pruned), complete.
+Several runs have a line each, what needs you first: failed, dead, unknown (status.json cannot be
+read), stopped (requeue), running (those that have published nothing for longest), pruned, complete.
 Files are published at most every 30 s; "row" and "checkpoint" are the age of the newest ones.
 Speed, idle share and time left are of the last 20 generations. A pipe gets the last view alone. A
 killed run is recognised by its free lock; on another host, once it has published nothing for two

@@ -26,6 +26,7 @@ from esac_mpi.host.run_directory import (
     METRICS,
     POLICY,
     PREVIOUS,
+    STATUS,
     is_run,
     is_there,
     regular,
@@ -217,7 +218,7 @@ class RunFiles:
 
     @property
     def state(self) -> str:
-        """running, complete, requeue, failed, pruned or dead: ended without a word."""
+        """running, complete, requeue, failed, pruned, dead: ended without a word; or unknown."""
         status = self.status.get("status", "running")
         if status != "running":
             return status
@@ -226,8 +227,11 @@ class RunFiles:
         if writer == (socket.gethostname(), os.getpid()) or not lock.is_free(self._place):
             return status
         # it may have ended since it was opened, and said so
-        last = read_status(self._place, again=True).get("status", status)
-        return "dead" if last == "running" else last
+        last = read_status(self._place, again=True)
+        if not last and is_there(self._place / STATUS):
+            return "unknown"
+        status = last.get("status", status)
+        return "dead" if status == "running" else status
 
     @cached_property
     def history(self) -> "pandas.DataFrame":

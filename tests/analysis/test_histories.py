@@ -44,7 +44,8 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
 
 def test_before_the_first_evaluation_there_is_no_best_return(tmp_path, call):
     call("export --format csv", figured(tmp_path / "a", (None, 5.0)))
-    assert [row["metrics/best_return"] for row in rows_of(tmp_path / "a/metrics.csv")] == ["", "5.0"]
+    rows = rows_of(tmp_path / "a/metrics.csv")
+    assert [row["metrics/best_return"] for row in rows] == ["", "5.0"]
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_evaluation_off_schedule_is_counted_and_final(tmp_path, call):
 def test_what_is_wrong_with_a_status_is_said_once(tmp_path, call, caplog, text, said, command):
     make(tmp_path / "a").close()
     (tmp_path / "a/status.json").write_text(text)
-    assert "dead" in call(command, tmp_path / "a").out
+    assert "unknown" in call(command, tmp_path / "a").out
     (told,) = caplog.messages
     assert told == f"{tmp_path}/a/status.json: {said}; going on without it"
 

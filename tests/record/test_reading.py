@@ -158,7 +158,7 @@ def test_what_may_have_no_end_is_not_read(tmp_path, kind, name):
     kind(file)
     run = Run.open(tmp_path)
     assert len(run.history) == run.newest().generation == 3
-    assert run.state == ("dead" if name == "status.json" else "requeue")
+    assert run.state == ("unknown" if name == "status.json" else "requeue")
     assert run.columns.source.name == ("checkpoint.h5" if name == "metrics.h5" else "metrics.h5")
     if name == "policy.h5":
         with pytest.raises(Unreadable, match=r"policy\.h5: a pipe or a device, not a file"):
