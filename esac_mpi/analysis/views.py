@@ -107,7 +107,8 @@ def show_run(run: RunFiles) -> Table:
         "run": escape(found["run"]),
         "job": escape(f"{config.algorithm} on {config.task.id}, seed {config.seed}"),
         "ranks": escape(f"{found['ranks']} on {hosts}"),
-        "status": f"[{STYLES.get(run.state, 'default')}]{run.state}[/]{escape(advice(run))}",
+        "status": f"[{STYLES.get(run.state, 'default')}]{escape(run.state)}[/]"
+        + escape(advice(run)),
         "generation": f"{found['gen']}, {found['budget']} of the budget",
         "": ProgressBar(total=1.0, completed=measures.progress(run), width=30),
         "return": f"{found['return']}  {sparkline(evaluated(run)[1])}  best {found['best']}",

@@ -82,6 +82,8 @@ def main(options: argparse.Namespace) -> int:
     """Print the summaries, or the comparison; return the exit code."""
     if options.compare and len(options.runs) < 2:
         options.line.error("--compare needs two runs or more")
+    if options.compare and options.status:
+        options.line.error("--compare does not read --status: leave it out")
     runs, code = open_readable(options.runs)
     if options.compare:
         return code or compare(list(map(runs.__getitem__, options.runs)))

@@ -37,8 +37,8 @@ TITLES = 3  # lines of a terminal that rows of runs leave free
 
 
 def view(runs: dict[Path, RunFiles | str], statuses: Collection[str], lines: int = 0) -> Any:
-    """Show one run, or of many runs at most so many lines (0 = all)."""
-    if len(runs) > 1:
+    """Show one run, or of several or chosen ones at most so many lines (0 = all)."""
+    if len(runs) > 1 or statuses:
         return views.show_runs(runs, statuses, lines)
     run = next(iter(runs.values()))
     return escape(run) if isinstance(run, str) else views.show_run(run)

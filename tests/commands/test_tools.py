@@ -228,6 +228,11 @@ UNREAD = {
 }  # fmt: skip
 
 
+def test_a_comparison_chooses_no_runs(call):
+    said = call("summary a b --compare --status failed", code=2).err
+    assert "--compare does not read --status" in said
+
+
 @pytest.mark.parametrize("line", UNREAD)
 def test_an_option_that_is_set_and_not_read_is_an_error(call, line):
     said = call(*line.split(), "nowhere", code=2)

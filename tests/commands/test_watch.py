@@ -125,6 +125,17 @@ def test_no_look_is_for_ever_away(call, line):
         assert f"--every: {pause}: must be from 0 to 86400 seconds" in said
 
 
+def test_a_single_run_of_another_status_is_not_shown(tmp_path, call):
+    make(tmp_path / "a", status="requeue").close()
+    assert call("watch --once", tmp_path / "a", "--status=failed").out == "1 requeue; 0 chosen\n"
+
+
+def test_a_status_of_any_text_is_shown(tmp_path, call):
+    make(tmp_path / "a").close()
+    (tmp_path / "a/status.json").write_text('{"status": "[/x]"}')
+    assert "[/x]" in call("watch --once", tmp_path / "a").out
+
+
 def test_one_look_has_no_time_between_looks(call):
     assert "--once does not read --every" in call("watch nowhere --once --every 9", code=2).err
 
