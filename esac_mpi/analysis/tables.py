@@ -45,13 +45,17 @@ def format_value(value: Any) -> str:
     """Format a value for a person: four digits of a float, - where it is missing."""
     if is_missing(value):
         return "-"
-    text = four_digits(value) if isinstance(value, float) else str(value)
-    return text if text.isprintable() else repr(text)[1:-1]  # a name may have a line's end in it
+    return four_digits(value) if isinstance(value, float) else in_line(str(value))
+
+
+def in_line(text: str) -> str:
+    """Write a text in one line: a name may have a line's end in it."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def markdown(rows: list[list[str]]) -> list[str]:
     """Format rows of cells, the head first, as the lines of a Markdown table."""
-    rows = [[cell.replace("|", r"\|") for cell in line] for line in rows]
+    rows = [[in_line(cell).replace("|", r"\|") for cell in line] for line in rows]
     return [f"| {' | '.join(line)} |" for line in (rows[0], ["---"] * len(rows[0]), *rows[1:])]
 
 

@@ -103,6 +103,9 @@ def test_what_is_written_is_read(tmp_path):
         (lambda text: text.replace(",50,", f",{10**400},"), 65, "line 2: env_steps is '1000"),
         (lambda text: text.replace("ESAC", '"ESAC'), 65, "no CSV file of results: "),
         (lambda text: text[:-9], 65, "line 11: "),
+        (lambda text: text[:-2], 65, "line 11: changed is None"),
+        (lambda text: text.replace(",1,1,,,4", ",1,1,,,4,5"), 65, "line 2: more entries than"),
+        (lambda text: text.replace("x,", "\nx,", 1).replace(",8,", ",a,", 1), 65, "line 3: wall"),
         (lambda text: text + text.split("\n", 1)[1], 2, "x, small, A-v0, SAC, seed 0: there twice"),
         (lambda text: text.encode("utf-16"), 65, "no CSV file of results"),
     ],
@@ -114,6 +117,13 @@ def test_a_bad_file_is_one_sentence(tmp_path, call, change, code, said):
     told = call("results table", good, code=code).err
     assert said in told
     assert len(told.splitlines()) == 1
+
+
+def test_a_line_end_in_a_name_ends_no_line_of_a_table(tmp_path, call):
+    rows = history("a\nb", 0, [(50, 8, None, 4.0)], task="A\nv0")
+    found = lines(call, stored(tmp_path / "r.csv", rows))
+    assert r"## A\nv0" in found
+    assert any(line.startswith(r"| a\nb | 4 |") for line in found)
 
 
 def test_a_file_that_is_not_there(tmp_path, call):

@@ -202,8 +202,15 @@ def parse_finite(text: str) -> float:
     return value
 
 
+def parse_text(text: str | None) -> str:
+    """Take a text; None: the file's line is too short. Raises ValueError."""
+    if text is None:
+        raise ValueError(text)
+    return text
+
+
 PARSE: dict[Any, Callable[[str], Any]] = {
-    str: str,
+    str: parse_text,
     int: lambda text: int(np.int64(int(text))),
     float: parse_finite,
     float | None: lambda text: parse_finite(text) if text else None,
@@ -264,7 +271,7 @@ def read_file(path: Path) -> list[Row]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)  # of quotes
             names = {*(reader.fieldnames or ()), *LATER}
-            lines = list(reader)
+            lines = [(line, f"{path}, line {reader.line_num}") for line in reader]
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
@@ -275,11 +282,13 @@ def read_file(path: Path) -> list[Row]:
         )
     if not lines:
         raise Unusable(f"{path}: no rows in it yet")
-    return [parse_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
+    return [parse_row(*line) for line in lines]
 
 
 def parse_row(line: dict[str, str], where: str) -> Row:
     """Parse a line of the file. Raises Unusable."""
+    if None in line:  # where csv has what is left over
+        raise Unusable(f"{where}: more entries than the head has", DAMAGED)
     values = {}
     for name, kind in FIELDS.items():
         try:

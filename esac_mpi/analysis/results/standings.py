@@ -27,7 +27,7 @@ from esac_mpi.analysis.results.traces import (
     values,
 )
 from esac_mpi.analysis.returns import BETTER
-from esac_mpi.analysis.tables import Cell, digits, four_digits, markdown
+from esac_mpi.analysis.tables import Cell, digits, four_digits, in_line, markdown
 from esac_mpi.analysis.tables import format_cell as as_printed
 from esac_mpi.host.log import compact
 
@@ -155,7 +155,7 @@ def task_table(
             line[-1] = ", ".join(map(compact, taken)) if np.isfinite(taken).all() else "-"
         paper = printed.get(f"{name.upper()} [esac]")
         table.append([*line, *[as_printed(paper) if paper else "-"] * papers])
-    yield from (f"## {title}", "", *markdown(table))
+    yield from (f"## {in_line(title)}", "", *markdown(table))
     if told := list(remark_on_short(runs, y, wall)):
         yield from ("", " ".join(told))
 
