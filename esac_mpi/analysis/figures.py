@@ -98,6 +98,16 @@ class InUnits(matplotlib.ticker.MaxNLocator):
         return [tick * self._length for tick in within]
 
 
+def dot(x: np.ndarray) -> str:
+    """Choose a line's marker: none, but at a single place, where it is not seen, a dot."""
+    return "." if len(x) == 1 else ""
+
+
+def band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
+    """Draw a pale band from low to high; at a single place, where it has no width, a bar."""
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=3.0 * (len(x) == 1))
+
+
 def name_axis(axes: Axes, x: Axis) -> None:
     """Name the horizontal axis, in its unit; times are drawn in seconds."""
     name = "wall time, computed" if isinstance(x, int) else AXES[x]

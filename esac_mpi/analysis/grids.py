@@ -44,12 +44,13 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
     label = f"{figures.escape(name)}, {len(curves)} seeds"
     if seeds or not x.size:
         for curve in curves:
-            axes.plot(curve.x, curve.y, style, alpha=0.6, **thin)
+            axes.plot(curve.x, curve.y, style, alpha=0.6, marker=figures.dot(curve.x), **thin)
     if not x.size:
         axes.plot([], [], style, label=f"{label} (nowhere all of them)", **thin)
         return
-    axes.plot(x, interquartile_mean(values), style, color=colour, lw=width, label=label)
-    axes.fill_between(x, *interval([values]), color=colour, alpha=0.2, lw=0)
+    how: dict[str, Any] = {"color": colour, "lw": width, "marker": figures.dot(x)}
+    axes.plot(x, interquartile_mean(values), style, label=label, **how)
+    figures.band(axes, x, *interval([values]), colour)
 
 
 def draw(

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -105,19 +106,23 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     for statistic, name, style in ((np.nanmax, "maximum", ":"), (np.nanmean, "mean", "-")):
         curve = curves.column_curve(run, x, per_generation(run, statistic))
         if len(curve.x):
-            axes.plot(curve.x, curve.y, style, color="0.55", lw=0.7, label=f"population, {name}")
+            grey: dict[str, Any] = {"color": "0.55", "lw": 0.7, "marker": figures.dot(curve.x)}
+            axes.plot(curve.x, curve.y, style, label=f"population, {name}", **grey)
     config = run.config
     of = {**dict(zip(POLICIES, HALVES, strict=True)), **{name: name for name in COLOURS}}
     look = looks({policy: of.get(policy, config.algorithm) for policy in policies(run)})
     for policy in policies(run):
         generations, returns = evaluations(run, policy)
+        stable = np.isfinite(returns).all(axis=1)  # an evaluation with an unstable episode has none
+        generations, returns = generations[stable], returns[stable]
         if not len(returns):
             continue
-        colour, label = look[policy].colour, legend(policy, config.algorithm)
+        colour, style, _ = look[policy]
+        label = legend(policy, config.algorithm)
         where = np.interp(generations, column(run, "metrics/generation"), curves.position(run, x))
-        axes.plot(where, returns.mean(axis=1), color=colour, lw=1.8, marker="o", ms=3, label=label)
-        ends = np.nanmin(returns, axis=1), np.nanmax(returns, axis=1)
-        axes.fill_between(where, *ends, color=colour, alpha=0.18, lw=0)
+        how: dict[str, Any] = {"color": colour, "lw": 1.8, "marker": "o", "ms": 3, "label": label}
+        axes.plot(where, returns.mean(axis=1), style, **how)
+        figures.band(axes, where, returns.min(axis=1), returns.max(axis=1), colour)
     title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
     axes.set(title=title, ylabel="episodic return")
     figures.name_axis(axes, x)

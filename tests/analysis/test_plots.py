@@ -324,6 +324,29 @@ def test_the_policies_of_a_run_have_the_colours_of_es_and_sac(tmp_path):
     assert drawn["SAC's mean policy"] == COLOURS["sac"]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_has_a_single_place_is_seen(tmp_path, count):
+    runs = opened(*(make(tmp_path / str(seed), (seed,), seed=seed) for seed in range(count)))
+    axes = plots.figure(runs, "return").axes[0]
+    assert {line.get_marker() for line in axes.lines} <= {".", "o"}
+    assert all(band.get_linewidth() > 0 for band in axes.collections)
+    apart = opened(make(tmp_path / "a", (1,)), make(tmp_path / "b", (None, 1), seed=1))
+    assert [line.get_marker() for line in panel(apart).axes[0].lines[:2]] == [".", "."]
+
+
+def test_policies_of_one_algorithm_have_lines_of_their_own(tmp_path):
+    found = {f"evaluation_{name}": np.array([1.0, 3.0]) for name in ("champion", "learner")}
+    axes = plots.figure([trained(tmp_path / "a", "erl", [found] * 2)], "return").axes[0]
+    assert len({line.get_linestyle() for line in axes.lines}) == 2
+
+
+def test_an_evaluation_with_an_unstable_episode_hides_no_name(tmp_path):
+    rows = [{"evaluation_sac": np.array([low, 3.0])} for low in (1.0, np.nan)]
+    axes = plots.figure([trained(tmp_path / "a", "sac", rows)], "return").axes[0]
+    assert axes.lines[0].get_ydata().tolist() == [2]
+    assert np.isfinite(axes.texts[0].get_position()[1])
+
+
 def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
     rows = [{"critic_loss": 3.0 * g, "mean_q": 5.0 * g} for g in (1, 2)]
     found = trained(tmp_path / "a", "cem_rl", rows)
