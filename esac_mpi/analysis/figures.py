@@ -5,6 +5,7 @@ has). Raises Missing.
 """
 
 import os
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -177,8 +178,8 @@ def legend_below(figure: Figure) -> None:
 
 
 def escape(name: str) -> str:
-    """Escape dollars, between which matplotlib sets mathematics."""
-    return name.replace("$", r"\$")
+    """Escape dollars, which begin mathematics for matplotlib, and a first _, which hides a line."""
+    return re.sub("^_", " _", name.replace("$", r"\$"))
 
 
 def add_title(figure: Figure, text: str) -> None:

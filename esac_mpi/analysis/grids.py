@@ -96,7 +96,7 @@ def draw(
         for label, curves in labels.items():
             if there := [curve for curve in curves if len(curve.x)]:
                 draw_group(panel, label, there, look[label], seeds)
-        panel.set(title=task, ylabel=name)
+        panel.set(title=figures.escape(task), ylabel=name)
         figures.name_axis(panel, x)
         if counts:
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))

@@ -120,7 +120,7 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
     for panel, (task, row) in zip(axes, found.items(), strict=True):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
-        panel.set(title=task, ylabel=textwrap.fill(measure, HIGH))
+        panel.set(title=escape(task), ylabel=textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
     legend_below(drawing)
     add_title(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")

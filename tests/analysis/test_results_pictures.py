@@ -54,9 +54,19 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
-def test_dollars_in_a_variants_name_are_no_mathematics(tmp_path, call):
-    rows = history(r"$\x$", 0, [(50, 8, None, 4.0)])
-    call("plot --what ends", stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png")
+@pytest.mark.parametrize("what", ["ends", "return", "sensitivity --field zeta"])
+def test_dollars_in_a_name_are_no_mathematics(tmp_path, call, what):
+    rows = []
+    for value in ("1", "2"):
+        rows += history(r"$\x$", 0, [(50, 8, None, 4.0)], task=r"A$\x$", value=value)
+    call(f"plot --what {what}", stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png")
+
+
+def test_a_name_that_begins_with_a_line_is_shown():
+    drawing = pictures.draw_curves(
+        traces.sections(history("_x", 0, [(50, 8, None, 4.0)])), "return"
+    )
+    assert [text.get_text().strip() for text in drawing.axes[0].texts] == ["_x, seed 0"]
 
 
 def sweep(task="A-v0", scale=1.0, values=("1e-06", "0.01", "1")):
