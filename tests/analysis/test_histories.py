@@ -35,7 +35,7 @@ def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
     assert next(iter(rows[0])) == "metrics/generation"
     assert set(run.columns.scalars) < set(rows[0])
     for name in run.columns.scalars:
-        assert [float(row[name]) for row in rows] == run.columns[name].tolist()
+        assert [float(row[name] or "-inf") for row in rows] == run.columns[name].tolist()
     assert rows[9]["metrics/env_steps_population"] == "50000"
     assert [row["metrics/evaluation_sac.mean"] != "" for row in rows] == ([False] * 4 + [True]) * 2
     assert float(rows[4]["metrics/evaluation_sac.mean"]) == pytest.approx(170)  # 30 * 5 + 20
