@@ -395,13 +395,15 @@ static PyObject *update_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int threads, batch, ahead;
     float gamma, tau, path;
     if (!PyArg_ParseTuple(args, "siO!iifffOOOOO!O!OO!", &kind, &threads, &PyTuple_Type, &sizes,
-            &batch, &ahead, &gamma, &tau, &path, &rows, &noise, &sums, &temperature, &PyTuple_Type, &actor,
-            &PyTuple_Type, &critic, &target, &PyTuple_Type, &log_temperature))
+            &batch, &ahead, &gamma, &tau, &path, &rows, &noise, &sums, &temperature,
+            &PyTuple_Type, &actor, &PyTuple_Type, &critic, &target, &PyTuple_Type,
+            &log_temperature))
         return NULL;
     const Py_ssize_t n = PyTuple_GET_SIZE(sizes);
     if (n < 3 || n > MOST_LAYERS + 1 || batch < 1 || ahead < 1 || threads < 1 || !known(kind)) {
-        PyErr_Format(PyExc_ValueError, "no update for %zd sizes, %d batches of %d, %d thread(s), %s",
-            n, ahead, batch, threads, kind);
+        PyErr_Format(PyExc_ValueError,
+            "no update for %zd sizes, %d batches of %d, %d thread(s), %s", n, ahead, batch, threads,
+            kind);
         return NULL;
     }
     Update *self = (Update *)type->tp_alloc(type, 0);
@@ -463,8 +465,9 @@ static PyTypeObject update_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "esac_mpi.learners._learner.Update",
     .tp_doc = PyDoc_STR(
         "Update(kind, threads, sizes, batch, ahead, gamma, tau, path, rows, noise, sums, "
-        "temperature, actor, critic, target, log_temperature): SAC's update.\n\nrows and noise are those of "
-        "`ahead` updates. Networks are (values, gradient, moment1, moment2)."),
+        "temperature, actor, critic, target, log_temperature): SAC's update.\n\n"
+        "rows and noise are those of `ahead` updates. Networks are (values, gradient, moment1, "
+        "moment2)."),
     .tp_basicsize = sizeof(Update),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = update_new,
