@@ -104,9 +104,9 @@ def dot(x: np.ndarray) -> str:
     return "." if len(x) == 1 else ""
 
 
-def band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> None:
-    """Draw a pale band from low to high; at a single place, where it has no width, a bar."""
-    axes.fill_between(x, low, high, color=colour, alpha=0.2, lw=3.0 * (len(x) == 1))
+def band(axes: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, **how: Any) -> None:
+    """Draw a band from low to high; at a single place, where it has no width, a bar."""
+    axes.fill_between(x, low, high, lw=3 if len(x) == 1 else 0, **how)
 
 
 def name_axis(axes: Axes, x: Axis) -> None:

@@ -50,7 +50,7 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
         return
     how: dict[str, Any] = {"color": colour, "lw": width, "marker": figures.dot(x)}
     axes.plot(x, interquartile_mean(values), style, label=label, **how)
-    figures.band(axes, x, *interval([values]), colour)
+    figures.band(axes, x, *interval([values]), color=colour, alpha=0.2)
 
 
 def draw(

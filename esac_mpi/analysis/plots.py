@@ -122,7 +122,8 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
         where = np.interp(generations, column(run, "metrics/generation"), curves.position(run, x))
         how: dict[str, Any] = {"color": colour, "lw": 1.8, "marker": "o", "ms": 3, "label": label}
         axes.plot(where, returns.mean(axis=1), style, **how)
-        figures.band(axes, where, returns.min(axis=1), returns.max(axis=1), colour)
+        ends = returns.min(axis=1), returns.max(axis=1)
+        figures.band(axes, where, *ends, color=colour, alpha=0.18)
     title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
     axes.set(title=title, ylabel="episodic return")
     figures.name_axis(axes, x)
