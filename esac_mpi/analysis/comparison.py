@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.config import FREE, as_option, find_unread, flatten
+from esac_mpi.config import as_option, flatten
+from esac_mpi.config import differences as decisive
 from esac_mpi.record import RunFiles
 
 MACHINE = (
@@ -32,11 +33,11 @@ def compare_runs(a: RunFiles, b: RunFiles) -> tuple[str, bool]:
 
 
 def configurations(a: RunFiles, b: RunFiles) -> Iterator[str]:
-    """Yield the differing fields, marking those not read or that a continuation may change."""
+    """Yield the differing fields, marking those that decide no bits."""
+    deciding = decisive(a.config, b.config)
     for (name, one), (_, other) in zip(flatten(a.config), flatten(b.config), strict=True):
         if one != other:
-            idle = all(find_unread(run.config, [name]) for run in (a, b))
-            free = "  (decides no bits)" if idle or {name, name.split(".")[0]} & FREE else ""
+            free = "" if name in deciding else "  (decides no bits)"
             yield f"{name}: {as_option(one)} -> {as_option(other)}{free}"
 
 

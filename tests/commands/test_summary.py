@@ -5,6 +5,7 @@ import re
 import shutil
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from growing_runs import make
 from hdf5_files import publish
 
 from esac_mpi import config as configuration
+from esac_mpi.analysis.comparison import configurations
 from esac_mpi.analysis.measures import PARTS
 from esac_mpi.config import Config
 from esac_mpi.record import Run, read
@@ -197,6 +199,15 @@ def test_compare_states(tmp_path, compared):
     said = compared(1)
     assert "equal for the 40 generations both have" in said
     assert "generation 40 differ\n" in said
+
+
+@pytest.mark.parametrize(("kernels", "free"), [("compiled", True), ("torch", False)])
+def test_compare_marks_the_settings_that_decide_no_bits(kernels, free):
+    one = configuration.amend(Config(), {"learner.kernels": kernels})
+    changes = {"budget.minutes": 5.0, "learner.threads": 2, "esac.sigma": 0.5}
+    runs = (SimpleNamespace(config=each) for each in (one, configuration.amend(one, changes)))
+    found = {line.split(":")[0]: line.endswith("no bits)") for line in configurations(*runs)}
+    assert found == {"budget.minutes": True, "learner.threads": free, "esac.sigma": False}
 
 
 def test_compare_runs_of_other_settings(tmp_path, compared):
