@@ -19,9 +19,10 @@ from esac_mpi.host.errors import BrokenAlgorithm
 
 NAMES = "DECLARES", "State", "init", "board", "generation"
 POINTS = {point.name: point for point in entry_points(group="esac_mpi.algorithms")}
-for alone in POINTS.keys() - INSTALLED.keys():
+if alone := POINTS.keys() - INSTALLED.keys():
     raise BrokenAlgorithm(
-        f"entry point {alone} of esac_mpi.algorithms has no table of its name in esac_mpi.tables"
+        f"entry point {min(alone)} of esac_mpi.algorithms has no table of its name in "
+        "esac_mpi.tables"
     )
 
 

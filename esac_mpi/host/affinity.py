@@ -24,8 +24,7 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
             further = f" and {more} more thread(s) of the learner" if more else ""
             found.append(
                 f"{len(ranks)} ranks of {host}{further} share {len(union)} core(s) and will take "
-                "turns: "
-                "start fewer, or have the launcher bind each to a core of its own (Slurm: "
+                "turns: start fewer, or have the launcher bind each to a core of its own (Slurm: "
                 "--cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
             )
     if threads > len(allowed[0]):

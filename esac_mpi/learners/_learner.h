@@ -261,17 +261,10 @@ static const float *NAME(backward)(const Worker *w, const Network *net, int memb
             const size_t at = (size_t)part.row * padded(in) + (size_t)part.column;
             NAME(pack)(net->values + weight_at(net, l, member) + part.column, out, part.columns,
                        (size_t)in, w->panels);
-            const Product p = {out,
-                               0,
-                               delta + (size_t)part.row * delta_width,
-                               delta_width,
-                               1,
-                               w->panels,
-                               NULL,
-                               hidden[l - 1] + at,
-                               below + at,
-                               padded(in)};
-            NAME(multiply)(&p, part.rows, part.columns);
+            const float *left = delta + (size_t)part.row * delta_width;
+            NAME(multiply)(&(Product){out, 0, left, delta_width, 1, w->panels, NULL,
+                                      hidden[l - 1] + at, below + at, padded(in)},
+                           part.rows, part.columns);
             meet(w->update);
             if (in > units) {
                 if (!w->place)
