@@ -41,7 +41,7 @@ def sparkline(values: np.ndarray, width: int = 24) -> str:
         return ""
     values = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))])
     spread = np.ptp(values)
-    if spread == 0:
+    if spread <= 1e-9 * np.abs(values).max():  # means of equal values differ in the last bits
         return BARS[1] * len(values)
     heights = 1 + np.round((values - values.min()) / spread * (len(BARS) - 2))
     return "".join(BARS[int(height)] for height in heights)

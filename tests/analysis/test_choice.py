@@ -4,6 +4,7 @@ import json
 import os
 from io import StringIO
 
+import numpy as np
 import pytest
 from growing_runs import make
 from rich.console import Console
@@ -56,6 +57,12 @@ def test_watch_shows_the_first_that_fit_and_counts_all(runs):
     assert rows == ["b", "e", "and 2 more"]
     assert shown(runs)[1:] == list("cbeda")
     assert shown(runs, lines=5)[1:] == list("cbeda")
+
+
+def test_a_constant_is_drawn_flat():
+    for count in (1, 30, 563):  # means of so many differ in their last bits
+        assert set(views.sparkline(np.full(count, 0.02))) == {"▁"}
+    assert views.sparkline(np.array([0.02, np.nan, 0.02 + 1e-6])) == "▁█"
 
 
 def test_summary_chooses_and_counts_all(runs, call):
