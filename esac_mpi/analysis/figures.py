@@ -120,7 +120,7 @@ def name_axis(axes: Axes, x: Axis) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
         axes.xaxis.set_major_locator(InUnits(length))
         name = f"{name} [{unit}]"
-    elif x.endswith("steps"):
+    elif x.endswith("steps") or axes.get_xlim()[1] >= 10_000:  # digits would run into each other
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(name)
 

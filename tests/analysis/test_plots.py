@@ -242,6 +242,16 @@ def test_times_stand_at_round_numbers_of_their_unit(seconds, shown):
     assert max(map(len, ticks)) < 9
 
 
+@pytest.mark.parametrize(("x", "end", "last"), [("generation", 9000, "8000"),
+    ("training_episodes", 20_000, "20k"), ("env_steps", 9000, "8k")])  # fmt: skip
+def test_long_numbers_of_an_axis_are_short(x, end, last):
+    drawing, panels = figures.panels(1, 1)
+    panels[0, 0].plot([0, end], [0, 1])
+    figures.name_axis(panels[0, 0], x)
+    drawing.canvas.draw()
+    assert last in named(panels[0, 0].get_xticklabels())
+
+
 def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
     runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
     many, few = panel(runs), panel(runs[:6])
