@@ -78,7 +78,7 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
             run, at.axis, curves.per_generation(run, OF_POPULATION[measure])
         )
     else:
-        there = ", ".join([*OF_POLICY, *OF_POPULATION, *FATES])
+        there = ", ".join([*OF_POLICY, *OF_POPULATION])  # "fates" is a table's, in three columns
         raise Unusable(f"measure '{measure}': there are {there}")
     within = curve.y[curve.x <= at.limit]
     if not within.size:

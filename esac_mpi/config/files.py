@@ -89,7 +89,7 @@ def _coerce(
     usual = None if beside is None else beside.get("algorithm", Config.algorithm)
     algorithm = values.get("algorithm", usual)
     found = {}
-    for name, value in gather_kwargs(values, (beside or {}).get(KWARGS, {})).items():
+    for name, value in gather_kwargs(values, source, (beside or {}).get(KWARGS, {})).items():
         check_name(name, source, algorithm)
         found[name] = _typed(name, value, source)
     return found
@@ -140,11 +140,18 @@ def complete(values: Mapping[str, Any]) -> dict[str, Any]:
     return before | dict(values)
 
 
-def gather_kwargs(values: Mapping[str, Any], beside: Mapping[str, Any]) -> dict[str, Any]:
-    """Put keyword arguments that are named one by one into their table, or else the one beside."""
+def gather_kwargs(
+    values: Mapping[str, Any], source: str, beside: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Put keyword arguments that are named one by one into their table, or else the one beside.
+
+    Raises ConfigError for one that the table of the same source has, too.
+    """
     found = {name: value for name, value in values.items() if not name.startswith(ONE)}
     single = {name[len(ONE) :]: value for name, value in values.items() if name.startswith(ONE)}
     if single and isinstance(table := found.get(KWARGS, beside), Mapping):
+        if twice := single.keys() & found.get(KWARGS, {}).keys():
+            raise ConfigError(f"{source}: {ONE}{min(twice)} is set twice")
         found[KWARGS] = {**table, **single}
     return found
 

@@ -244,6 +244,7 @@ def test_only_fields_that_decide_results_count_as_differences():
         ("es = 3", "x.toml: 'es' is a table of settings, which has no value of its own: "
          "name one of them, such as es.reward_shift"),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
+        ("'task.kwargs.a' = 1\ntask.kwargs.a = 1", "x.toml: task.kwargs.a is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --algorithm NAME --help lists them"),
         ("[esac\n", "not valid TOML"),
     ],
