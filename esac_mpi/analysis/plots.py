@@ -17,14 +17,7 @@ from esac_mpi.analysis.groups import grouped, relabel
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import HALVES, POLICIES, describe_better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
-from esac_mpi.analysis.returns import (
-    BETTER,
-    WINDOW,
-    evaluations,
-    policies,
-    policies_of,
-    require_policy,
-)
+from esac_mpi.analysis.returns import BETTER, WINDOW, evaluations, policies, require_policy
 from esac_mpi.analysis.times import idle_share
 from esac_mpi.record import RunFiles
 
@@ -153,7 +146,7 @@ def figure(
     rows = quantities(what, policy)
     if what == "updates" and not any(counter_column(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
-    whose = describe_better(policies_of(runs)) if policy == BETTER else policy
+    whose = describe_better(policies(*runs)) if policy == BETTER else policy
     return draw_curves(grouped(runs), what, rows, x, seeds, ranks, labels, whose)
 
 

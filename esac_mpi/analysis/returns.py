@@ -19,19 +19,15 @@ OWN = "metrics/learner_episodic_return"
 COLUMNS = ("metrics/evaluation_", "final/evaluation_")  # and the policy's name
 
 
-def policies(run: RunFiles) -> list[str]:
-    """Return the names of the policies that a run evaluates."""
-    return policy_order(n.removeprefix(s) for n in run.columns for s in COLUMNS if n.startswith(s))
-
-
-def policies_of(runs: Iterable[RunFiles]) -> list[str]:
+def policies(*runs: RunFiles) -> list[str]:
     """Return the names of the policies that any of the runs evaluates."""
-    return policy_order(name for run in runs for name in policies(run))
+    names = (name for run in runs for name in run.columns)
+    return policy_order(n.removeprefix(s) for n in names for s in COLUMNS if n.startswith(s))
 
 
 def require_policy(runs: Iterable[RunFiles], policy: str) -> None:
     """Raise Unusable, naming those that there are, if no run evaluates such a policy."""
-    there = policies_of(runs)
+    there = policies(*runs)
     if there and policy not in (BETTER, *there):
         known = ", ".join((BETTER, *there))
         raise Unusable(f"--policy {policy}: no run given evaluates it; there are {known}")
