@@ -44,11 +44,8 @@ def document(study: Study, name: str, wall: Wall) -> str:
 
 def describe_study(study: Study) -> Iterator[str]:
     """Yield lines on the tasks and runs in the aggregate, and on those missing."""
-    counts = {len(returns) for task in study.tasks for returns in task.returns.values()}
-    yield (
-        f"Tasks: {len(study.tasks)};"
-        f" runs of a variant on a task: {format_range([min(counts), max(counts)])}."
-    )
+    ends = format_range([min(study.counts), max(study.counts)])
+    yield f"Tasks: {len(study.tasks)}; runs of a variant on a task: {ends}."
     if study.absent:
         absent = "; ".join(f"{title} ({why})" for title, why in study.absent.items())
         yield f"Not in the aggregate: {absent}."
@@ -100,13 +97,13 @@ def tabulate_pairs(study: Study, champion: str) -> Iterator[str]:
 def tabulate_tasks(study: Study) -> Iterator[str]:
     """Yield the table of every variant's mean score on every task."""
     yield from ("## Task by task", "")
-    runs = {len(returns) for task in study.tasks for returns in task.returns.values()}
-    fewer = f"; n: seeds where there are fewer than {study.seeds}" if len(runs) > 1 else ""
+    seeds = max(study.counts)
+    fewer = f"; n: seeds where there are fewer than {seeds}" if len(study.counts) > 1 else ""
     yield f"Mean score over seeds, in round brackets the mean return{fewer}."
     yield ""
     rows = [["task", "random", "best", *study.variants]]
     for task in study.tasks:
-        cells = [cell(task, label, study.seeds) for label in study.variants]
+        cells = [cell(task, label, seeds) for label in study.variants]
         rows.append([task.title, format_return(task.random), format_return(task.best), *cells])
     yield from markdown(rows)
 

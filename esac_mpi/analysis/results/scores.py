@@ -25,7 +25,7 @@ from esac_mpi.analysis.results.rows import Row, refuse_mixed, task_form
 from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, values
 from esac_mpi.host.invocation import call_of
 
-FIELD, AXIS = "better", WALL
+FIELD = "better"
 # {task: what is known of the returns of uniform random actions, "mean" of it}
 Random = dict[str, dict[str, float]]
 
@@ -91,9 +91,9 @@ class Study:
     ages: dict[str, float] = field(default_factory=dict)
 
     @property
-    def seeds(self) -> int:
-        """The most seeds that a variant has on a task."""
-        return max(len(returns) for task in self.tasks for returns in task.returns.values())
+    def counts(self) -> set[int]:
+        """How many seeds the variants have on the tasks."""
+        return {len(returns) for task in self.tasks for returns in task.returns.values()}
 
     def scores(self, variant: str) -> list[np.ndarray]:
         """Return a variant's scores of every task, each [seeds]."""
@@ -112,13 +112,13 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
         runs = [trace for label in found.variants for trace in groups.get(label, [])]
         there = [run for run in runs if run.has(FIELD)]
         limit = wall.limit(there, FIELD) if there else wall.seconds
-        for run, value in zip(runs, values(runs, AXIS, limit, FIELD), strict=True):
+        for run, value in zip(runs, values(runs, WALL, limit, FIELD), strict=True):
             if np.isnan(value):
                 found.unfinished.append(run)
             elif run.ended_before(limit):
                 found.short.append(run)
         for label in found.variants:
-            age = greatest_age(groups.get(label, []), AXIS, limit, FIELD)
+            age = greatest_age(groups.get(label, []), limit, FIELD)
             found.ages[label] = max(found.ages.get(label, 0.0), age)
         zero, one = bounds(groups, random, limit)
         returns = {label: scores(groups.get(label, []), limit) for label in found.variants}
@@ -147,7 +147,7 @@ def check_names(given: list[str], there: list[str]) -> None:
 
 def scores(runs: list[Trace], limit: float) -> np.ndarray:
     """Return the returns at the limit of the runs that have a score [seeds]."""
-    there = np.isfinite(values(runs, AXIS, limit, FIELD))
+    there = np.isfinite(values(runs, WALL, limit, FIELD))
     return np.array([chosen_return(run, limit) for run in compress(runs, there)])
 
 

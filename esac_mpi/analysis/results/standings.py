@@ -59,9 +59,8 @@ FURTHER = 1.05  # as far as all runs: from there on runs with a population have 
 
 def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     """Keep the runs that have values of field y; note the others."""
-    if without := [
-        trace.name for traces in labels.values() for trace in traces if not trace.has(y)
-    ]:
+    without = [trace.name for traces in labels.values() for trace in traces if not trace.has(y)]
+    if without:
         note(f"left out, nothing of this measure (yet): {shorten(without)}")
     found = {label: [trace for trace in traces if trace.has(y)] for label, traces in labels.items()}
     return {label: traces for label, traces in found.items() if traces}
@@ -168,7 +167,7 @@ def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
         yield f"Not yet at {at}, so without a figure there: {count_runs(behind)}."
     if ended := [run for run in runs if run.ended_before(limit)]:
         yield f"Ended before {at}, so counted as they ended: {count_runs(ended)}, {span(ended)}."
-    if (age := greatest_age(runs, WALL, limit, y)) > 0.05 * limit:
+    if (age := greatest_age(runs, limit, y)) > 0.05 * limit:
         yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
 
 

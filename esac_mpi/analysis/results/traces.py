@@ -122,13 +122,13 @@ def values(traces: list[Trace], axis: str, limit: float, y: str) -> np.ndarray:
     return np.where(there, found, np.nan)
 
 
-def greatest_age(traces: list[Trace], axis: str, limit: float, y: str) -> float:
-    """Return the greatest age of these numbers at the limit, or at their run's earlier end."""
+def greatest_age(traces: list[Trace], limit: float, y: str) -> float:
+    """Return the greatest age of these numbers at a wall time, or at their run's earlier end."""
     ages = [0.0]
     for trace in traces:
-        if np.isfinite(values([trace], axis, limit, y)[0]):
-            places = trace.curve(axis, y).x
-            end = min(limit, getattr(trace.rows[-1], axis))
+        if np.isfinite(values([trace], WALL, limit, y)[0]):
+            places = trace.curve(WALL, y).x
+            end = min(limit, trace.rows[-1].wall_seconds)
             ages.append(end - float(places[places <= limit][-1]))
     return max(ages)
 
