@@ -202,15 +202,8 @@ def parse_finite(text: str) -> float:
     return value
 
 
-def parse_text(text: str | None) -> str:
-    """Take a text; None: the file's line is too short. Raises ValueError."""
-    if text is None:
-        raise ValueError(text)
-    return text
-
-
 PARSE: dict[Any, Callable[[str], Any]] = {
-    str: parse_text,
+    str: str,
     int: lambda text: int(np.int64(int(text))),
     float: parse_finite,
     float | None: lambda text: parse_finite(text) if text else None,
@@ -287,13 +280,13 @@ def read_file(path: Path) -> list[Row]:
 
 def parse_row(line: dict[str, str], where: str) -> Row:
     """Parse a line of the file. Raises Unusable."""
-    if None in line:  # where csv has what is left over
-        raise Unusable(f"{where}: more entries than the head has", DAMAGED)
+    if None in line or None in line.values():  # csv's key of what is left over, value of no entry
+        raise Unusable(f"{where}: not as many entries as the head has", DAMAGED)
     values = {}
     for name, kind in FIELDS.items():
         try:
             values[name] = PARSE[kind](line.get(name, "") if name in LATER else line[name])
-        except (ValueError, TypeError, OverflowError) as error:  # None: the line is too short
+        except (ValueError, OverflowError) as error:
             raise Unusable(
                 f"{where}: {name} is {line[name]!r}, not {getattr(kind, '__name__', kind)}", DAMAGED
             ) from error
