@@ -92,9 +92,8 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
             source = FROM_TASK.get(name.rpartition(".")[2])
             if source and name in of_task:
                 # Ant has no bonus since actions may cost more than it, and is the same task
-                listing += (
-                    f", as the task's {source}, or what this version makes of it, has changed"
-                )
+                why = f"the task's {source}, or what this version makes of it, has changed"
+                listing += f", as {why}"
         own = f"with its own settings, {path / CONFIG}, it goes on as it is"
         if differences(old, settings_of(path) or old):
             own = f"{path / CONFIG} was edited: with the former values there it goes on"
@@ -112,9 +111,8 @@ def list_changes(changed: Mapping[str, tuple[Any, Any]]) -> list[str]:
 def name_aside(path: Path) -> Path | None:
     """Name where --fresh moves an old run; None without one. Raises Refused."""
     if path == Path.cwd():
-        raise Refused(
-            f"{path}: --fresh cannot move the directory it is started in; start it elsewhere"
-        )
+        told = "--fresh cannot move the directory it is started in; start it elsewhere"
+        raise Refused(f"{path}: {told}")
     if not path.exists() or not any(path.iterdir()):
         return None
     return next_aside(path)
@@ -140,13 +138,3 @@ def _which(name: str, old: str, new: str) -> str:
         return ""
     apart = set(old.split(", ")) ^ set(new.split(", "))  # `part digest`
     return f" ({', '.join(sorted({entry.rpartition(' ')[0] for entry in apart if entry}))})"
-
-
-def refuse_task(path: Path, changed: list[str]) -> None:
-    """Raise Refused if the task has changed."""
-    if changed:
-        raise Refused(
-            f"{path} holds a run of another task; changed: {'; '.join(changed)}.\n"
-            "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves it "
-            "aside) or another --run-dir"
-        )

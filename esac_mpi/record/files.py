@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -44,9 +44,8 @@ def select_group(arrays: Arrays, group: str) -> Arrays:
 class Image(NamedTuple):
     """A published file in memory."""
 
-    block: bytes
-    content: bytes  # HDF5
-    sha256: str  # of the content
+    parts: tuple[bytes, bytes]  # the user block, and HDF5
+    sha256: str  # of the latter
 
 
 class Joined:
@@ -86,12 +85,6 @@ def _map(plan: Any, source: str, name: str, start: int, shape: tuple[int, ...]) 
 def missing_value(dtype: np.dtype) -> Any:
     """Stand in for a missing number: nan, or the least of the integers."""
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
-
-
-def store(path: Path, made: Image, previous: bool = False) -> int:
-    """Replace `path` by an image; previous=True keeps *_prev. Return [bytes]. Raises Unsaved."""
-    replace(path, (made.block, made.content), previous)
-    return len(made.block) + len(made.content)
 
 
 def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -179,7 +172,7 @@ def image(
         content = file.id.get_file_image()
     schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
     sha256 = hashlib.sha256(content).hexdigest()
-    return Image(_user_block(schema, len(content), sha256), content, sha256)
+    return Image((_user_block(schema, len(content), sha256), content), sha256)
 
 
 def _user_block(schema: int, size: int, sha256: str) -> bytes:
@@ -240,9 +233,12 @@ def verify(path: Path, stream: BinaryIO) -> Header:
     return found
 
 
-def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
-    """Replace a file by the parts; previous=True keeps the old one as *_prev. Raises Unsaved."""
-    parts = tuple(parts)
+def replace(path: Path, parts: Sequence[bytes], previous: bool = False) -> int:
+    """Replace a file by the parts; previous=True keeps the old one as *_prev. Raises Unsaved.
+
+    Returns what was written [bytes].
+    """
+    size = sum(map(len, parts))
     temporary = path.with_name(f"{path.name}.tmp.{os.getpid()}")
     try:
         with open(temporary, "wb") as file:
@@ -256,12 +252,12 @@ def replace(path: Path, parts: Iterable[bytes], previous: bool = False) -> None:
         _sync_directory(path.parent)
     except OSError as error:
         raise Unsaved(
-            f"{path}: {error.strerror}; needed {sum(map(len, parts)):,} bytes, free "
-            f"{describe_free(path.parent)}"
+            f"{path}: {error.strerror}; needed {size:,} bytes, free {describe_free(path.parent)}"
         ) from error
     finally:
         with suppress(OSError):
             temporary.unlink()
+    return size
 
 
 def _keep(path: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import Refused, Unsaved
 from esac_mpi.host.run_directory import LOCK, regular
-from esac_mpi.record.files import Image, store
+from esac_mpi.record.files import Image, replace
 
 BEAT = 30.0  # time between two touches by the holder [s]
 SILENT = 120.0  # time without a touch after which a holder counts as dead [s]
@@ -132,7 +132,7 @@ class RunLock:
                 file.parent.mkdir(exist_ok=True)
             except OSError as error:
                 raise Unsaved(f"{file.parent}: {error.strerror}") from error
-        self.written += store(file, made, previous)
+        self.written += replace(file, made.parts, previous)
 
     def delete_segments(self, folder: str, keep: set[str]) -> None:
         """Delete the segments of a folder but for those to keep, named from the run directory."""

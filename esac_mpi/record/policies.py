@@ -17,7 +17,7 @@ from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import POLICY, is_run, is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser
-from esac_mpi.record.files import image, read, store
+from esac_mpi.record.files import image, read, replace
 
 NEEDED = {
     "sizes", "activation", "output", "low", "high", "task", "policy", "generation",
@@ -105,7 +105,7 @@ class Policy(policy.Policy):
         theta = _vector(theta, theta.size, "layers")
         policy = cls(read_path(path, ValueError), theta, about)
         arrays = {name: about.pop(name) for name in STANDARD if name in about}
-        store(policy.path, image({"theta": theta, **arrays}, about))
+        replace(policy.path, image({"theta": theta, **arrays}, about).parts)
         return policy
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.config import Config, to_toml
-from esac_mpi.host.errors import Away, Barred, Unreadable, Unsaved
+from esac_mpi.host.errors import Away, Barred, Refused, Unreadable, Unsaved
 from esac_mpi.host.run_directory import CHECKPOINT, CONFIG, LOCK, METRICS, POLICY, PREVIOUS
 from esac_mpi.record import directory_check, lock, reading, replays
 from esac_mpi.record.checkpoints import REPLAY, Checkpoint, Segment, newest
@@ -135,8 +135,13 @@ class Run:
         was = restored.attributes
         self._attributes["settled"] = was.get("settled", "")
         self.task_changed = directory_check.task_changes(was, self._attributes)
-        if self.config.task.changed == "refuse":
-            directory_check.refuse_task(self.path, self.task_changed)
+        if self.config.task.changed == "refuse" and self.task_changed:
+            changed = "; ".join(self.task_changed)
+            raise Refused(
+                f"{self.path} holds a run of another task; changed: {changed}.\n"
+                "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves "
+                "it aside) or another --run-dir"
+            )
         listed = [was["task_changes"]] if was.get("task_changes") else []
         if self.task_changed:
             changed = ", ".join(self.task_changed)
@@ -256,28 +261,18 @@ class Run:
         if replay is not None:
             ring = replays.store(replay, self._segments, self._lock.store)
         self._segments = ring.segments
-        saved = {
-            **nest("state", state),
-            **nest("learner", learner),
-            **nest("replay_tail", ring.tail),
-        }
+        saved = nest("state", state) | nest("learner", learner) | nest("replay_tail", ring.tail)
         actor = np.ascontiguousarray(state["theta_es"] if theta is None else theta, "<f4")
         hashes = {
             "theta_sha256": hashlib.sha256(actor.tobytes()).hexdigest(),
             "state_sha256": digest({**saved, **ring.content}),
         }
         self._history.close(self._lock.store)
-        rows, named = self._history.stored(), manifest(self._history.closed)
-        attributes = {
-            **self._attributes,
-            **hashes,
-            **named,
-            "generation": generation,
-            "replay": ring.manifest,
-        }
+        attributes = {**self._attributes, **hashes, **manifest(self._history.closed)}
+        attributes |= {"generation": generation, "replay": ring.manifest}
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
-        arrays = {**saved, **nest("pending", pending or {}), **rows}
+        arrays = {**saved, **nest("pending", pending or {}), **self._history.stored()}
         self._lock.store(CHECKPOINT, image(arrays, attributes), previous=self._sound)
         self._lock.delete_segments(REPLAY, keep=self._named)
         self._sound, self._named = True, names
@@ -326,12 +321,8 @@ class Run:
         try:
             self._history.close(self._lock.store)
             closed = self._history.closed
-            attributes = {
-                **self._attributes,
-                **self._hashes,
-                **manifest(closed),
-                "generation": self.generations,
-            }
+            attributes = {**self._attributes, **self._hashes, **manifest(closed)}
+            attributes["generation"] = self.generations
             arrays = {**self._history.tail, **nest("final", self._final)}
             # the file may be in its place although publishing fails
             self._shown |= {segment.name for segment in closed}
@@ -355,15 +346,9 @@ class Run:
     def status(self, status: str, generation: int, **more: Any) -> None:
         """Replace status.json, which says how a run ended. Raises Unsaved; warns while running."""
         start = self.restored.generation if self.restored is not None else 0
-        entries = {
-            "status": status,
-            "generation": generation,
-            "progress": generation - start,
-            **writer(self.token),
-            "time": now(),
-            "starts": self.starts,
-            "since": self._since,
-        }
+        entries = {"status": status, "generation": generation, "progress": generation - start}
+        entries |= {**writer(self.token), "time": now()}
+        entries |= {"starts": self.starts, "since": self._since}
         if self._hashes.get("checkpoint_generation") == generation:
             entries |= self._hashes
         try:
