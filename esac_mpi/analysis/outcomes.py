@@ -36,11 +36,6 @@ class At:
     limit: float = np.inf  # true steps of population and learner, or wall time [s]
     axis: Axis = "env_steps"
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is a limit."""
-        return bool(np.isfinite(self.limit))
-
     def __str__(self) -> str:
         if self.axis == "env_steps":
             return f"{self.limit:,} true steps of population and learner"
@@ -61,10 +56,10 @@ def rate(run: RunFiles, fate: str) -> np.ndarray:
 
 def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETTER) -> float:
     """Compute a figure of a run (MEASURES, FATES) up to `at`; nan: none so far. Raises Unusable."""
-    if at.limited and curves.position(run, at.axis)[-1:].sum() < at.limit:
+    if at.limit < np.inf and curves.position(run, at.axis)[-1:].sum() < at.limit:
         return np.nan
     recorded = measure == "best" and policy == BETTER  # the run itself recorded which was the best
-    if recorded and not at.limited:
+    if recorded and at.limit == np.inf:
         found = best_return(run)
         return np.nan if found is None else found
     if recorded:

@@ -22,7 +22,7 @@ def cell(
     left = [run.path.name for run, value in found if not np.isfinite(value)]
     if left and measure not in FATES[1:]:  # which lack what the first one lacks
         where = "nothing to measure"
-        if at.limited:
+        if at.limit < np.inf:
             where = f"not that far or nothing to measure within {at}"
         note(f"left out, {where}: {shorten(left)}")
     if not seen:
@@ -54,7 +54,7 @@ def tell_unlike(groups: Groups, at: At) -> None:
         for name, runs in found.items():
             for kind in ("budget", "evaluation"):
                 several = len({tuple(flatten(getattr(run.config, kind))) for run in runs}) > 1
-                if several and not (kind == "budget" and at.limited):
+                if several and not (kind == "budget" and at.limit < np.inf):
                     note(f"{task}, {name}: runs of other {kind}s stand in one column")
 
 
@@ -82,6 +82,6 @@ def caption(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str
         what = f"best mean return of an evaluation, {policy}, which flatters"
     elif measure == "best" and set(APART) <= set(policies(*runs)):
         what += f"; of {' and '.join(APART)} the best mean return of an evaluation, which flatters"
-    when = f", at {at}" if at.limited else ""
+    when = f", at {at}" if at.limit < np.inf else ""
     bold = "" if measure == "fates" else "; bold: best mean of a task"
     return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds){bold}."

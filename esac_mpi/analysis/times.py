@@ -85,14 +85,14 @@ def idle_share(run: RunFiles) -> np.ndarray:
     return np.divide(found["idle"], whole, out=np.full_like(whole, np.nan), where=whole > 0)
 
 
-def idle(run: RunFiles, generations: slice) -> float | None:
-    """Measure the waiting share of the ranks' time in some generations; None: not recorded."""
+def idle(run: RunFiles, generations: slice) -> float:
+    """Measure the waiting share of the ranks' time in some generations; nan: not recorded."""
     try:
         found = {name: values[generations].sum() for name, values in activities(run).items()}
     except Unusable:
-        return None
+        return np.nan
     whole = float(sum(found.values()))
-    return float(found["idle"]) / whole if whole > 0 else None
+    return float(found["idle"]) / whole if whole > 0 else np.nan
 
 
 # ---- time of a generation, by algorithm, population size and ranks
@@ -214,9 +214,8 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
 def measure_waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, float]:
     """Measure minutes and waiting to a number of steps; compute them for other ranks."""
     end = int(np.searchsorted(position(run, "nominal_steps"), steps))
-    waited = idle(run, slice(end + 1))
     found = {"minutes": float(run.columns["timing/wall_seconds"][end]) / 60}
-    found["waiting [%]"] = np.nan if waited is None else 100 * waited
+    found["waiting [%]"] = 100 * idle(run, slice(end + 1))
     alone = generation_ends(run, 1)[end] / 60 if ranks else np.nan
     alike = run.config.own.follows is None  # the same work on any number of ranks
     for count in ranks:

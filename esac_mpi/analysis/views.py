@@ -67,7 +67,6 @@ def row(run: RunFiles) -> Row:
     config, returns = run.config, evaluated(run)[1]
     steps = measures.counted_steps(run)
     speed = measures.rate(run, steps, RECENT)
-    waited = idle(run, slice(-RECENT, None))
     left = measures.seconds_left(run, RECENT)
     return {
         "status": run.state,
@@ -83,7 +82,7 @@ def row(run: RunFiles) -> Row:
         "final": format_number(measures.final_return(run)),
         "wall": duration(measures.last(run, "wall_seconds", "timing") or 0.0),
         "steps/s": None if speed is None else compact(speed),
-        "idle": format_number(None if waited is None else 100 * waited, "{:.0f} %"),
+        "idle": format_number(100 * idle(run, slice(-RECENT, None)), "{:.0f} %"),
         "left": None if left is None or run.state in measures.OVER else duration(left),
         "row": age(run.path / "metrics.h5") if run.generation else None,
         "run": str(run.path),
