@@ -56,7 +56,7 @@ class RunLock:
             return
         descriptor = os.open(self._file, os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
         try:
-            wait(self._file, descriptor, start_patience() if patience is None else patience)
+            wait(self._file, descriptor, patience)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.stat(self._file), os.fstat(descriptor)):
                     self._lock = descriptor
@@ -145,13 +145,10 @@ class RunLock:
                     file.unlink()
 
 
-def start_patience() -> float:
-    """Return the time that a start waits for a run's lock [s]."""
-    return PATIENCE if batch_system.job_name(os.environ) else SHORT
-
-
-def wait(file: Path, descriptor: int, patience: float) -> None:
-    """Lock a file that nobody holds. Raises Refused, naming the holder, after so long [s]."""
+def wait(file: Path, descriptor: int, patience: float | None = None) -> None:
+    """Lock a file that nobody holds. Raises Refused, naming the holder, after `patience` [s]."""
+    if patience is None:
+        patience = PATIENCE if batch_system.job_name(os.environ) else SHORT
     end = time.monotonic() + patience
     pause = SHORT / 10
     while is_held(descriptor, fcntl.LOCK_EX):
@@ -183,7 +180,7 @@ def ask(path: Path) -> None:
     """Raise Refused, naming the holder, where take() would; OSError. Nothing is written."""
     descriptor = os.open(path / LOCK, os.O_RDWR)
     try:
-        wait(path / LOCK, descriptor, start_patience())
+        wait(path / LOCK, descriptor)
     finally:
         os.close(descriptor)
 

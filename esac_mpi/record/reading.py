@@ -33,7 +33,7 @@ from esac_mpi.host.run_directory import (
 )
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
-from esac_mpi.record.files import TAIL, Arrays, Header
+from esac_mpi.record.files import TAIL, Arrays
 from esac_mpi.record.history import Closed
 from esac_mpi.record.status import read_status
 
@@ -58,11 +58,11 @@ class Columns(Mapping[str, np.ndarray]):
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.closed: list[Closed] = []  # segments that hold the rows before the file's own
-        self._header = Header(files.SCHEMA, "")
+        self.schema, self._sha256 = files.SCHEMA, ""  # version and digest of what the file holds
         self._read: Arrays = {}
         if source is not None:
             with open(source, "rb", opener=regular) as stream:
-                self._header = files.verify(source, stream)
+                self.schema, self._sha256 = files.verify(source, stream)
                 with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
@@ -70,11 +70,6 @@ class Columns(Mapping[str, np.ndarray]):
         self.generations = max(
             (s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0
         )
-
-    @property
-    def schema(self) -> int:
-        """Version of what the file holds."""
-        return self._header.schema
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._read:
@@ -143,7 +138,7 @@ class Columns(Mapping[str, np.ndarray]):
     def _current(self, stream: BinaryIO, names: list[str]) -> list[Closed]:
         """List the file's segments; verify one published since, which its header tells."""
         assert self.source is not None
-        if files.header(self.source, stream).sha256 == self._header.sha256:
+        if files.header(self.source, stream).sha256 == self._sha256:
             return self.closed
         stream.seek(0)
         files.verify(self.source, stream)
