@@ -166,15 +166,12 @@ def _figure(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _percent(value: float) -> str:
-    return f"{math.floor(100 * value + 1e-9)} %"  # 100 only at the end
-
-
 EVALUATION = "evaluation_"  # what keys of evaluations begin with
 # key of a line's values: (what the line says, format)
 FIELDS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "generation": ("gen {}", str),
-    "progress": ("  {}", _percent),
+    # 100 only at the end
+    "progress": ("  {} %", lambda share: str(math.floor(100 * share + 1e-9))),
     "env_steps": ("  {} steps", compact),
     "fitness_mean": ("  fitness mean {}", _figure),
     "fitness_max": (" max {}", _figure),

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
 
@@ -153,16 +153,13 @@ def set_torch(was: list[Any]) -> None:
         getattr(loaded, put)(value)
 
 
-def _mask(how: int, which: Iterable[int] = ()) -> set[int]:
-    return {*signal.pthread_sigmask(how, which)}
-
-
 LIGHT = {  # takes microseconds
     "the current directory": Part(directory, lambda was: os.chdir(was) if was else None),
     "the umask": Part(umask, os.umask),
     "handlers of signals": Part(handlers, set_handlers),
     "blocked signals": Part(
-        lambda: _mask(signal.SIG_BLOCK), lambda was: _mask(signal.SIG_SETMASK, was)
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        lambda was: signal.pthread_sigmask(signal.SIG_SETMASK, was),
     ),
     "environment variables": Part(variables, set_variables),
     "sys.argv": Part(lambda: sys.argv[:], lambda was: setattr(sys, "argv", was)),
