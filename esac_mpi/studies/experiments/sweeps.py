@@ -49,11 +49,6 @@ def fields(
     return found
 
 
-def words(name: str, value: str) -> list[str]:
-    """Return a field's option and value as words of a command line, a word for each number."""
-    return [f"--{name}", *(value.split() if is_list(name) else [value])]
-
-
 def tidy(text: str) -> str:
     """Return a text as part of a directory's name."""
     return text.replace("/", "-").replace(":", "-").replace(" ", "x")
@@ -80,8 +75,9 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
                     for (key, value), many in zip(chosen, values, strict=True)
                     if many[1:]
                 ]
-                more = [token for key, value in chosen for token in words(key, value)]
-                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed), *more]
+                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed)]
+                for key, value in chosen:
+                    line += [f"--{key}", *(value.split() if is_list(key) else [value])]
                 yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
 
 
