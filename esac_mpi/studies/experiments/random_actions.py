@@ -19,11 +19,12 @@ from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.results.rows import describe_changes, task_form
 from esac_mpi.analysis.results.scores import random_returns
 from esac_mpi.host import process_state
-from esac_mpi.host.invocation import look_here
+from esac_mpi.host.data_files import checkout, data_folder
+from esac_mpi.host.invocation import call_of, look_here
 from esac_mpi.host.paths import whole_file
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.rollout import explore
-from esac_mpi.studies.experiments.design import FOLDER, own_path
+from esac_mpi.studies.experiments.design import FOLDER
 
 FILE = FOLDER / "random.toml"
 EPISODES = 100
@@ -50,10 +51,8 @@ def returns(env: envs.Env, episodes: int) -> np.ndarray:
     """Return the returns [episodes]. Raises Unusable where the physics was unstable in one."""
     found = np.array([play_randomly(env, episode) for episode in range(episodes)])
     if unstable := int(np.isnan(found).sum()):
-        raise Unusable(
-            f"{env.id}: "
-            f"the physics was unstable in {unstable} of {episodes} episodes of random actions"
-        )
+        told = f"the physics was unstable in {unstable} of {episodes} episodes of random actions"
+        raise Unusable(f"{env.id}: {told}")
     return found
 
 
@@ -70,7 +69,10 @@ def write(
     are made with.
     """
     look_here()
-    known = random_returns(path) if own_path(path).exists() else {}
+    if checkout() is None and path.is_relative_to(data_folder()):
+        remedy = f"{call_of('examples')} copies configs/ here, for your own"
+        raise Unusable(f"{path} belongs to the installed package: {remedy}")
+    known = random_returns(path) if path.exists() else {}
     for id in tasks:
         found = returns(envs.make(id, horizon, dict(kwargs or {})), episodes)
         deviation = found.std(ddof=1) / np.sqrt(episodes)
