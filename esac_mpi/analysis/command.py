@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar
 from esac_mpi.analysis.measures import STATES
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, shorten
 from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
-from esac_mpi.config import ConfigError
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, Bound, at_least, at_most
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
@@ -26,7 +25,7 @@ from esac_mpi.host.paths import (
     whole_file,
 )
 from esac_mpi.host.run_directory import is_of_run, moved_from
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.record import Run, RunFiles, Unreadable
 
 GONE = {  # options of 0.2.0, of a command's own or of several: what there is in their place
     "'draw'": "esac-mpi plot draws CSV files, too",
@@ -175,7 +174,7 @@ def try_open(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Ex
             if found.columns.closed:  # damage that only reading them tells
                 found.columns.read(found.columns.scalars[:1])
             runs[path] = found
-        except (Refused, ConfigError, Unreadable, OSError) as error:
+        except (RunError, OSError) as error:
             problems.append(error)
     damaged = any(isinstance(error, Unreadable) for error in problems)
     return runs, problems, DAMAGED if damaged else 2 if problems else 0
@@ -212,7 +211,7 @@ def print_all(lines: Iterable[object], options: Collection[str] = ("out",)) -> i
             printing = True
             print(line, flush=True)
             printing = False
-    except (Unusable, RunError) as error:  # or a file damaged after the run was opened
+    except RunError as error:  # Unusable, or a file damaged after the run was opened
         complain(error)
         return error.code
     except OSError as error:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+from esac_mpi.host.errors import RunError
 from esac_mpi.host.log import complain
 
 DAMAGED = 65  # exit code
 
 
-class Unusable(Exception):
+class Unusable(RunError):
     """These runs do not have what was asked for; the message is for the user, with an exit code."""
 
     def __init__(self, message: str, code: int = 2) -> None:

@@ -36,13 +36,13 @@ class Alone:
         """Release nothing."""
 
 
-def on_all(world: Any, make: Callable[[], Any], refusals: tuple[type[Exception], ...]) -> Any:
-    """Make something on every rank; raise the first refusal on all of them, lest others wait."""
+def on_all(world: Any, make: Callable[[], Any]) -> Any:
+    """Make something on every rank; raise the first RunError on all of them, lest others wait."""
     made: Any = None
     refusal: Any = None
     try:
         made = make()
-    except refusals as error:
+    except RunError as error:
         refusal = type(error), str(error), dict(vars(error))
     for found in world.gather(refusal):
         if found is not None:

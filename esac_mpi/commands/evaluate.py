@@ -77,9 +77,8 @@ def format_report(policy: Any, found: dict[str, Any]) -> str:
 
 def load_on_all(options: argparse.Namespace, world: Any) -> tuple[Policy, envs.Env]:
     """Return the policy, the same on all ranks, and its task. Raises on all what one raises."""
-    raised = Unusable, RunError
-    policy = on_all(world, lambda: Policy.load(options.policy), raised)
-    env = on_all(world, lambda: make_env(policy, options.task, options.horizon), raised)
+    policy = on_all(world, lambda: Policy.load(options.policy))
+    env = on_all(world, lambda: make_env(policy, options.task, options.horizon))
     if len({*world.gather(sha256(policy.theta.tobytes()).digest())}) > 1:
         raise Unusable(f"{options.policy}: a better policy came while the ranks read it; try again")
     return policy, env
@@ -111,7 +110,7 @@ def evaluate(options: argparse.Namespace, world: Any) -> int:
     with answer_alone(options.json) as answer:
         try:
             policy, env = load_on_all(options, world)
-        except (Unusable, RunError) as error:
+        except RunError as error:
             if world.rank == 0:
                 complain(error)
             return error.code

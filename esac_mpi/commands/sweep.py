@@ -21,7 +21,6 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import out_path
 from esac_mpi.analysis.messages import Unusable, note
-from esac_mpi.config import ConfigError
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.experiments.sweeps import check, lines
@@ -33,14 +32,11 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     found: dict[Path, list[str]] = {}
     notes: set[str] = set()
     chosen: set[str] = set()
-    try:
-        for line, run_dir in lines(options):
-            chosen |= check(line, known, notes)
-            if found.setdefault(run_dir, line) is not line:
-                lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
-                raise Unusable(f"two runs would share {run_dir}: {lines_of}")
-    except ConfigError as error:
-        raise Unusable(str(error)) from error
+    for line, run_dir in lines(options):
+        chosen |= check(line, known, notes)
+        if found.setdefault(run_dir, line) is not line:
+            lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
+            raise Unusable(f"two runs would share {run_dir}: {lines_of}")
     if chosen:
         notes.add(
             f"each run chooses {', '.join(sorted(chosen))} at its first start, by ranks and "

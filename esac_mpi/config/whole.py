@@ -23,12 +23,12 @@ from esac_mpi.config.run import (
     Task,
 )
 from esac_mpi.config.table import Table
-from esac_mpi.host.errors import BrokenAlgorithm
+from esac_mpi.host.errors import BrokenAlgorithm, WrongUsage
 
 Class = TypeVar("Class", bound=type)
 
 
-class ConfigError(Exception):
+class ConfigError(WrongUsage):
     """A configuration that cannot be run; the message says which key, why, and what would do."""
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.config import Config, ConfigError, differences, table_of
-from esac_mpi.host.errors import Away, Refused, Unreadable
+from esac_mpi.config import Config, differences, table_of
+from esac_mpi.host.errors import Away, Refused, RunError
 from esac_mpi.host.run_directory import CONFIG
 from esac_mpi.record.directory_check import list_changes, task_changes
 from esac_mpi.record.reading import Columns, RunFiles, open_run
@@ -24,7 +24,7 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         wrong = problem(found, config, name)
     except Away:
         raise
-    except (OSError, Refused, Unreadable, ConfigError) as error:
+    except (OSError, RunError) as error:
         raise Refused(f"{name}: {error}") from error
     if os.path.realpath(path) == os.path.realpath(run_dir):
         wrong = "is the run directory itself; choose another --run-dir"
@@ -52,7 +52,7 @@ def compare_start(config: Config, start: Mapping[str, Any]) -> str:
         return ""
     try:
         was = open_run(Path(config.own.follows)).start
-    except (OSError, Refused, Unreadable, ConfigError):
+    except (OSError, RunError):
         return ""
     hashes = "generation", "theta_sha256", "state_sha256"
     if not was or all(was.get(name) == start.get(name) for name in hashes):

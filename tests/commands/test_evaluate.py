@@ -172,11 +172,11 @@ class Second(command_ranks.Alone):
 def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch, call):
     refused = Unreadable, "node2 says no", {}
     with pytest.raises(Unreadable, match="node2 says no"):
-        command_ranks.on_all(Second(lambda value: refused), lambda: 1, (Unreadable,))
+        command_ranks.on_all(Second(lambda value: refused), lambda: 1)
     failed = Unusable("gone", DAMAGED)
     told = type(failed), str(failed), dict(vars(failed))
     with pytest.raises(type(failed), match="gone") as again:
-        command_ranks.on_all(Second(lambda value: told), lambda: 1, ())
+        command_ranks.on_all(Second(lambda value: told), lambda: 1)
     assert again.value.code == 65
     unread = Second(lambda value: refused if value is None else value)
     monkeypatch.setattr(command_ranks, "make_world", lambda: unread)

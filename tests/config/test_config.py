@@ -12,6 +12,7 @@ from esac_mpi.config import NAMES, Config, ConfigError, amend, check, load, mark
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE, Bound
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
+from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.operators import evolution
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
@@ -19,6 +20,12 @@ TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
 def loaded(words):
     return load(words.split())[0]
+
+
+def test_a_refused_configuration_is_an_error_of_the_package():
+    with pytest.raises(RunError) as refused:
+        check(loaded("--es.sigma -1 --algorithm es"))
+    assert refused.value.code == WRONG_USAGE
 
 
 def of(table, *names):

@@ -26,7 +26,6 @@ from esac_mpi.config import resolve as settled
 from esac_mpi.config.reads import find_unread
 from esac_mpi.config.renamed import renew_name
 from esac_mpi.host.data_files import checkout, data_folder
-from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.plan import (
     Budget,
@@ -51,16 +50,6 @@ Found = TypeVar("Found")
 def names() -> list[str]:
     """Return the ids of the experiments that there are."""
     return sorted(path.stem for path in FOLDER.glob("*.toml") if path.stem != MEASURED)
-
-
-def own_path(path: Path) -> Path:
-    """Return a path of the user's own. Raises Unusable for one of the installed package."""
-    if checkout() is None and path.is_relative_to(data_folder()):
-        raise Unusable(
-            f"{path} belongs to the installed package: "
-            f"{call_of('examples')} copies configs/ here, for your own"
-        )
-    return path
 
 
 def experiment(id: str) -> Experiment:
@@ -161,17 +150,9 @@ def check_keys(table: dict[str, Any], kinds: dict[str, Any], source: str) -> Non
             )
 
 
-def fields(table: dict[str, Any], source: str, beside: Settings | None = None) -> Settings:
-    """Check settings as those of a file, set beside others; return {dotted name: value}."""
-    try:
-        return from_table(table, source, beside)
-    except ConfigError as error:
-        raise Unusable(str(error)) from error
-
-
 def check_planned(table: dict[str, Any], source: str) -> Settings:
-    """Check settings of an experiment's runs likewise, without what the plan sets."""
-    found = fields(table, source)
+    """Check settings of an experiment's runs, which are not what the plan sets."""
+    found = from_table(table, source)
     if name := next((name for name in PLANNED if name in found), ""):
         raise Unusable(f"{source}: {name}: every run has its own; leave it out")
     return found
@@ -311,7 +292,7 @@ def resolve_settings(
     if value is not None:
         beside = {**base, **settings, "algorithm": algorithm}
         name = full_name(algorithm, found.field)
-        settings |= fields({name: value}, f"{found.id}: sweep", beside)
+        settings |= from_table({name: value}, f"{found.id}: sweep", beside)
     config = settled(base, {**settings, "algorithm": algorithm})
     for name, why in find_unread(config, settings).items():
         if name in mine:

@@ -16,10 +16,10 @@ from functools import cached_property
 from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import AUTO, SURVIVAL, Config, ConfigError, amend, differences, flatten
-from esac_mpi.host.errors import INSTALL, Interrupted
+from esac_mpi.config import AUTO, SURVIVAL, Config, amend, differences, flatten
+from esac_mpi.host.errors import INSTALL, Interrupted, RunError
 from esac_mpi.host.stop import stop_signals
-from esac_mpi.record import Refused, Run, RunFiles, Unreadable
+from esac_mpi.record import Run, RunFiles
 from esac_mpi.record.directory_check import list_changes
 from esac_mpi.studies.experiments.plan import Planned
 
@@ -64,7 +64,7 @@ def open_files(planned: Planned) -> RunFiles | None:
     """Return a run's files, None where there is nothing of it yet, or nothing readable."""
     try:
         return Run.open(planned.run_dir)
-    except (Refused, Unreadable, ConfigError, OSError):
+    except (RunError, OSError):
         return None
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import NAMES, as_text, as_words, hint, renew_name
-from esac_mpi.studies.experiments.design import check_table, fields
+from esac_mpi.config import NAMES, as_text, as_words, from_table, hint, renew_name
+from esac_mpi.studies.experiments.design import check_table
 
 LARGEST = 2**63  # numbers of a range are below
 OWN = {  # fields of every trial that the search sets: where a study says which
@@ -107,7 +107,7 @@ def parse_field(name: str, entry: Any, source: str) -> Range | Choices:
 
 def check_value(name: str, entry: Any, source: str) -> Any:
     """Convert a value to what its field has. Raises Unusable where it is none."""
-    return fields({name: entry}, source)[name]
+    return from_table({name: entry}, source)[name]
 
 
 def parse_choices(name: str, given: list[Any], source: str) -> Choices:
@@ -115,9 +115,8 @@ def parse_choices(name: str, given: list[Any], source: str) -> Choices:
     found = tuple(check_value(name, entry, source) for entry in given)
     if len(set(map(as_text, found))) < max(2, len(found)):
         raise Unusable(
-            f"{source}: {name} = {given!r}: "
-            "expected two values or more, each once; a single one is "
-            "for [settings]"
+            f"{source}: {name} = {given!r}: expected two values or more, each once; a single one "
+            "is for [settings]"
         )
     return Choices(found)
 

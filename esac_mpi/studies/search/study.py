@@ -23,6 +23,7 @@ from esac_mpi.config import (
     as_words,
     find_unread,
     flatten,
+    from_table,
     read_toml,
     resolve,
     resolve_all,
@@ -33,7 +34,7 @@ from esac_mpi.envs import TaskError
 from esac_mpi.envs.identity import identity
 from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
-from esac_mpi.studies.experiments.design import check_table, fields, refuse_automatic
+from esac_mpi.studies.experiments.design import check_table, refuse_automatic
 from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
 from esac_mpi.training.task_set_up import make_task
 
@@ -128,7 +129,7 @@ class Study:
 
 
 def read(place: Path) -> Study:
-    """Read the study of a TOML file, or the one in a directory. Raises Unusable."""
+    """Read the study of a TOML file, or of a directory. Raises Unusable, ConfigError."""
     try:
         if place.is_dir():
             return read_directory(place)
@@ -140,8 +141,6 @@ def read(place: Path) -> Study:
         ) from error
     except OSError as error:
         raise Unusable(f"{place}: {error.strerror}") from error
-    except ConfigError as error:
-        raise Unusable(f"{place}: {error}") from error
     except (ValueError, RecursionError) as error:
         raise Unusable(f"{place}: not valid TOML: {error}") from error
 
@@ -151,7 +150,7 @@ def read_directory(path: Path) -> Study:
     file = path / STUDY
     try:
         saved = json.loads(file.read_text(encoding="utf-8"))
-        return parse(saved["study"], file, lambda name: fields(saved["file"], str(file)), path)
+        return parse(saved["study"], file, lambda name: from_table(saved["file"], "file"), path)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unusable(f"{file}: not a study: {error}", DAMAGED) from error
 
@@ -160,7 +159,7 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
     """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
     written = Written(**check_table(dict(table), Written, source))
-    settings = fields(written.settings, f"{source}: settings")
+    settings = from_table(written.settings, f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(f"{source}: settings: {own[0]}: {OWN[own[0]]}")
     space = parse_space(written.search, source)
@@ -168,11 +167,16 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
         raise Unusable(
             f"{source}: {both[0]} stands under [settings] and under [search]: leave one out"
         )
+    try:
+        file = read_config(written.config) if written.config else {}
+        path = path or read_path(written.directory or f"runs/{place.stem}", ConfigError)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
     return Study(
         source=source,
-        path=path or read_path(written.directory or f"runs/{place.stem}", ConfigError),
+        path=path,
         table=table,
-        file=read_config(written.config) if written.config else {},
+        file=file,
         settings=settings,
         space=space,
         measure=written.measure,
@@ -186,7 +190,7 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
 def check(study: Study) -> list[Config]:
     """Make the configurations of each end of a range and each choice, beside the first of others.
 
-    Raises Unusable where one cannot be run, or where no trial would read a field.
+    Raises ConfigError where one cannot be run, Unusable where no trial would read a field.
     """
     first = {name: one.ends[0] for name, one in study.space.items()}
     tried = [{**first, name: end} for name, one in study.space.items() for end in one.ends]
@@ -198,10 +202,7 @@ def check(study: Study) -> list[Config]:
         if not any(study.is_read(name, values) for values in every):
             why = find_unread(resolve(study.file, {**study.settings, **first}), [name])[name]
             raise Unusable(f"{study.source}: {name}: {why}")
-    try:
-        found = [study.config(values) for values in tried]
-    except ConfigError as error:
-        raise Unusable(str(error)) from error
+    found = [study.config(values) for values in tried]
     for config in found:
         refuse_automatic(config, study.source)
     return found

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from esac_mpi.analysis.messages import Unusable
 from esac_mpi.comm.command_ranks import end_all
 from esac_mpi.config import Config
 from esac_mpi.host import log
@@ -59,12 +58,12 @@ def lead(place: Path, world: Any, stop: Stop, max_hours: float, status: Path | N
         task = Task(study, train_on_all, stop, max_hours, status)
         log.say(f"{study.path}: {study.trials} trials, each the {describe_value(study)}")
         return task.work()
-    except Unusable as error:
+    except RunError as error:
         log.complain(error)
         return error.code
-    except (RunError, OSError) as error:
+    except OSError as error:
         log.complain(f"esac_mpi: {error}")
-        return getattr(error, "code", UNSAVED)
+        return UNSAVED
 
 
 def train(world: Any, asked: session.Asked) -> tuple[Ended, bool]:
