@@ -76,17 +76,13 @@ def draw(
             drawn |= {(name, task): labels for task, labels in found.items()}
     if not drawn:
         raise Unusable(f"nothing to draw yet: no run given has any {' or '.join(quantities)}")
-    every = [c for labels in drawn.values() for curves in labels.values() for c in curves]
+    lines = [line for labels in drawn.values() for line in labels.items()]
+    every = [curve for _, curves in lines for curve in curves]
     seen = {curve.origin for curve in every if len(curve.x)}
     missing = dict.fromkeys(curve.origin for curve in every if curve.origin not in seen)
     if missing:
         note(f"nothing of this to draw (yet) of {shorten(origin.name for origin in missing)}")
-    algorithms = {
-        label: curves[0].origin.algorithm
-        for labels in drawn.values()
-        for label, curves in labels.items()
-    }
-    look = looks(algorithms)
+    look = looks({label: curves[0].origin.algorithm for label, curves in lines})
     rows = len(drawn) // len(groups)
     if rows > 1 and len(groups) > 1:
         figure, axes = figures.panels(rows, len(groups))
@@ -101,7 +97,7 @@ def draw(
         if counts:
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
-    many = any(len(curves) > 1 for labels in drawn.values() for curves in labels.values())
+    many = any(len(curves) > 1 for _, curves in lines)
     over = "; interquartile mean and 95 % interval over seeds" if many else ""
     figures.add_title(figure, f"{title}{over}")
     return figure
