@@ -239,7 +239,7 @@ def docstrings(kind: type) -> dict[str, str]:
     """Read what stands below the fields of a table, and of those that it is made of."""
     found: dict[str, str] = {}
     for owner in filter(is_dataclass, reversed(kind.__mro__)):
-        (definition,) = ast.parse(inspect.getsource(owner)).body
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
         assert isinstance(definition, ast.ClassDef)
         for node, below in pairwise(definition.body):
             if isinstance(node, ast.AnnAssign) and isinstance(below, ast.Expr):

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from os.path import expanduser, isdir, isfile, join  # false, no error, for what no path can be
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -16,6 +17,7 @@ from esac_mpi.config.presets import NUMBERS, PRINTED, SIZES
 from esac_mpi.config.reads import reads
 from esac_mpi.config.renamed import refuse_former, renew, renew_name
 from esac_mpi.config.whole import ALGORITHMS, INSTALLED, Config, ConfigError
+from esac_mpi.host.errors import BrokenAlgorithm
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import CONFIG, is_run, regular
@@ -261,6 +263,20 @@ def _typed(name: str, value: Any, source: str) -> Any:
     raise ConfigError(f"{source}: {name} = {value!r}: expected {wanted}")
 
 
+def check_installed() -> None:
+    """Raise BrokenAlgorithm for a default of an installed table that no file gives back."""
+    for name in NAMES:
+        table, value = name.partition(".")[0], DEFAULTS[name]
+        if table not in INSTALLED:
+            continue
+        with suppress(Exception):  # of any type that a user's table has
+            if _typed(name, tomllib.loads(f"x = {_toml_value(value)}")["x"], "") == value:
+                continue
+        kinds = "a number, a text, true or false, one of several texts, or a tuple of integers"
+        told = f"entry point {table} of esac_mpi.tables: {name} = {value!r}"
+        raise BrokenAlgorithm(f"{told}: a setting is {kinds}")
+
+
 def _whole(value: Any) -> Any:
     """Turn a whole float, as 1e6 is in TOML, into an integer; leave anything else."""
     return int(value) if type(value) is float and value.is_integer() else value
@@ -286,3 +302,6 @@ def _toml_value(value: Any) -> str:
         entries = (f"{_toml_key(name)} = {_toml_value(v)}" for name, v in value.items())
         return f"{{{', '.join(entries)}}}"
     return repr(value)
+
+
+check_installed()

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import tomllib
 from types import SimpleNamespace
 
@@ -280,6 +281,43 @@ def test_a_broken_installed_algorithm_is_one_sentence(extended, file, group, was
             assert f"entry point random_search = searches.{path.stem}" in said
             assert f"of esac_mpi.{group} cannot be loaded: {error}" in said
             assert said.endswith("; mend or uninstall its package searches")
+    finally:
+        path.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "float | None = None",
+        "float | None = 0.5",
+        "float = np.sqrt(0.1)",
+        "float = float('nan')",
+        "tuple[float, ...] = (0.1,)",
+        "Literal[1, 2] = 1",
+    ],
+)
+def test_a_setting_that_no_file_gives_back_is_refused(extended, setting):
+    """A run's own config.toml could not be read again."""
+    path = extended.path / "searches/table.py"
+    before = path.read_text()
+    after = before.replace("radius: PositiveFloat = 0.1", f"radius: {setting}")
+    path.write_text(f"from typing import Literal\n\nimport numpy as np\n{after}")
+    try:
+        said = extended.call([sys.executable, "-m", "esac_mpi", "--help"], code=2)
+        assert "entry point random_search of esac_mpi.tables: random_search.radius = " in said
+    finally:
+        path.write_text(before)
+
+
+def test_help_reads_a_table_that_stands_in_a_block(extended):
+    path = extended.path / "searches/table.py"
+    before = path.read_text()
+    head, decorated = before.split("@dataclass")
+    indented = textwrap.indent(f"@dataclass{decorated}", "    ")
+    path.write_text(f"{head}if True:\n{indented}")
+    try:
+        line = [sys.executable, "-m", "esac_mpi", "--algorithm", "random_search", "--help"]
+        assert "Their standard deviation around the best so far" in extended.call(line)
     finally:
         path.write_text(before)
 
