@@ -4,12 +4,13 @@ A state is a dataclass; what its fields are is said in marks.py.
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from esac_mpi.comm.contracts import World
+from esac_mpi.host.errors import BrokenAlgorithm
 from esac_mpi.operators import memories
 from esac_mpi.operators.memories import Memory
 from esac_mpi.play.counters import Progress
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 def arrays(
     state: "DataclassInstance", prefix: str = "", replay: memories.Replay | None = None
 ) -> dict[str, np.ndarray]:
-    """List every field of a state as an array, by dotted name. replay: is stored beside it."""
+    """List every field of a state as an array, by dotted name. replay: is stored beside it.
+
+    Raises BrokenAlgorithm for what no file can hold.
+    """
     found: dict[str, np.ndarray] = {}
     for f in checkpoint_fields(state):
         value, name = getattr(state, f.name), prefix + f.name
@@ -35,7 +39,20 @@ def arrays(
             )
         else:
             found[name] = np.asarray(value)
+            if found[name].dtype == object:
+                kinds = "numbers, strings, arrays and dataclasses of these"
+                raise BrokenAlgorithm(f"State.{name} = {value!r:.80}: a State has {kinds}")
     return found
+
+
+def settle(state: "DataclassInstance") -> None:
+    """Turn numpy's numbers into Python's, as `load` puts them back: theirs make other bits."""
+    for f in fields(state):
+        value = getattr(state, f.name)
+        if is_dataclass(value) and not isinstance(value, type):
+            settle(value)
+        elif isinstance(value, np.generic):
+            setattr(state, f.name, value.item())
 
 
 def load(
@@ -47,7 +64,8 @@ def load(
     """Put back what `arrays` returned; shared arrays in place. replay: was stored beside it.
 
     What an older version's file lacks stays as it was at the start: fields with a default or
-    marked `later`, and what is empty. Raises KeyError where another one is not there.
+    marked `later`, and what is empty. Raises KeyError where another one is not there, ValueError
+    for a shared array of another shape.
     """
     for f in checkpoint_fields(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
@@ -73,11 +91,16 @@ def put_back(state: "DataclassInstance", f: Field[Any], value: np.ndarray) -> No
     own = getattr(state, f.name)
     if mark_of(f).shared:
         if own.size:  # else its shape may have been another one
+            if np.shape(value) != own.shape:
+                shapes = f"{list(np.shape(value))}, no longer {list(own.shape)}"
+                raise ValueError(f"{f.name} is {shapes}")
             own[...] = value
     elif isinstance(own, np.ndarray):
         setattr(state, f.name, value.copy())
     else:
-        setattr(state, f.name, type(own)(np.asarray(value)[()]))
+        found = np.asarray(value)
+        same = found.ndim or found.dtype.kind == np.asarray(own).dtype.kind
+        setattr(state, f.name, type(own)(found[()]) if same else found.item())
 
 
 def checkpoint_fields(state: "DataclassInstance") -> list[Field[Any]]:

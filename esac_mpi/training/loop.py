@@ -13,6 +13,7 @@ from esac_mpi.envs import Env
 from esac_mpi.host import log, process_state
 from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, UNSAVED
 from esac_mpi.host.stop import Abandoned
+from esac_mpi.play import state
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import NoFiniteReturn
 from esac_mpi.training import active_run, evaluation
@@ -100,6 +101,7 @@ def go_on(job: Job) -> None:
                     job.unevaluated = job.algorithm.generation(
                         job.params, job.state, world, job.env, job.learner
                     )
+                state.settle(job.state)
             row, timing = job.unevaluated
             made = world.clock()
             columns, episodes = evaluation.on_schedule(job)

@@ -135,6 +135,8 @@ def make_state(params: Params, world: Memory) -> Any:
     """Make the state before the first generation, and all the node shares. Raises MemoryError."""
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
+    state.settle(initial)
+    state.arrays(initial)  # raises, before anything is created
     episodes = config.evaluation.episodes
     counts = {1, 2, len(initial.policies)}  # of policies that are evaluated together
     evaluations = [rollout.evaluation_board(count, episodes) for count in counts]
@@ -250,7 +252,12 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
             run.restore_replay(replay)  # first: it may go back to the checkpoint before
             saved = run.restored or saved
         job.learner.load(saved.learner)
-    state.load(job.state, saved.state, replay=replay)
+    try:
+        state.load(job.state, saved.state, replay=replay)
+    except (KeyError, ValueError) as error:
+        other = f"another version of {job.config.algorithm}, whose State differs: {error}"
+        remedy = "go on with that version, or choose --fresh or another --run-dir"
+        raise Refused(f"{run.path}: its checkpoint is of {other}; {remedy}") from error
     job.unevaluated = active_run.pending_row(saved.pending)
     if run.task_changed:
         job.state.best = Best()  # of another task

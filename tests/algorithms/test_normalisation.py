@@ -201,3 +201,12 @@ def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
     assert values.generation == 3
     assert values.normaliser is None
     assert values.observation_sums.tolist() == [[0, 0, 0]] * 3
+
+
+def test_a_saved_number_keeps_its_kind_and_a_shared_array_its_shape(world):
+    values = begun(world, options("sac")).state
+    former = state.arrays(values)
+    state.load(values, {**former, "generation": np.array(1.5)})
+    assert values.generation == 1.5
+    with pytest.raises(ValueError, match=r"theta_sac is \[1\], no longer"):
+        state.load(values, {**former, "theta_sac": former["theta_sac"][:1]})

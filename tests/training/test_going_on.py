@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from dataclasses import dataclass
 from itertools import cycle
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from short_runs import flip, statuses
 from words import words
 
 import esac_mpi
+from esac_mpi.algorithms import es
 from esac_mpi.config import Config, load
 from esac_mpi.host import batch_system, errors, log
 from esac_mpi.play.counters import Best
@@ -233,3 +235,47 @@ def test_a_finished_run_whose_replay_is_damaged_stays_finished(tmp_path, monkeyp
         flip(segment)
     assert started(*line) == 65
     assert statuses(tmp_path / "run") == before
+
+
+def test_numbers_of_numpy_in_a_state_are_python_s_as_after_a_restart(tmp_path, monkeypatch):
+    """Theirs make others of float32 arrays."""
+    made, kinds = es.generation, []
+
+    def generation(params, state, *rest):
+        kinds.append(type(state.sigma))
+        answer = made(params, state, *rest)
+        state.sigma = np.float64(state.sigma)
+        return answer
+
+    monkeypatch.setattr(es, "generation", generation)
+    assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 0
+    assert kinds == [float, float]
+
+
+def test_a_state_that_no_file_holds_is_refused_at_the_start(tmp_path, monkeypatch, capfd):
+    made = es.init
+
+    def init(*given):
+        values = made(*given)
+        values.sigma = None
+        return values
+
+    monkeypatch.setattr(es, "init", init)
+    assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 2
+    assert "State.sigma = None" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_state_is_refused_in_a_sentence(begun, monkeypatch, capfd):
+    made = es.init
+
+    @dataclass(kw_only=True)
+    class More(es.State):
+        momentum: np.ndarray
+
+    monkeypatch.setattr(es, "init", lambda *to: More(**vars(made(*to)), momentum=np.zeros(3)))
+    assert started(begun / "config.toml", "--budget.generations", 3) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "another version of es, whose State differs: 'momentum'" in said
+    monkeypatch.undo()
+    assert started(begun / "config.toml", "--budget.generations", 3) == 0
