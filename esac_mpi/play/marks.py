@@ -45,7 +45,7 @@ class Mark:
     # what the replay has lost `<name>.lost`
     numbers: str = ""
     # What a warm start takes. Without a part a field is one of its own: a run of the same algorithm
-    # in the same task takes it. Policies need none: they are taken from any algorithm. Generation,
+    # takes it. Policies need none: they are taken from any algorithm. Dataclasses, generation,
     # counters and best always begin anew.
     part: Part | None = None
     members: bool = False  # rows [n, d], each of which begins as the policy that counts
