@@ -121,7 +121,7 @@ def save_policy(job: Job, best: Best) -> None:
         "policy": best.policy,
         "generation": best.generation,
         "episodic_return": best.episodic_return,
-        "versions": provenance.versions(),
+        "versions": provenance.versions(job.config.algorithm),
     }
     seen = {}
     if best.normaliser.size:

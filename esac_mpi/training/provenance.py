@@ -24,14 +24,19 @@ KERNELS = (  # variables by which libraries take other kernels than the CPU's, o
 
 
 def gather(
-    env: Env, found: probe.Probe, world: World, threads: int, command: list[str]
+    env: Env,
+    found: probe.Probe,
+    world: World,
+    threads: int,
+    command: list[str],
+    algorithm: str = "",
 ) -> dict[str, Any]:
     """Gather the provenance; warn of different bits, too few cores, or episodes not repeated.
 
     found: what the task's first steps told this rank. threads: the learner's; 0 = none.
     """
     made = identity.identity(env) if world.rank == 0 else {}
-    mine = {"cpu": cpu(), "versions": versions(()), "physics": found.digests}
+    mine = {"cpu": cpu(), "versions": versions(algorithm, ()), "physics": found.digests}
     everyone = world.gather({**mine, "cores": affinity.cores()})
     if world.rank == 0:
         first = world.hosts[0]
@@ -57,12 +62,19 @@ def gather(
         "platform": platform.platform(),
         "probe_steps": probe.PROBE_STEPS * world.size,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **gather_compared(env, made, found, [one["cpu"] for one in everyone], len(here) == 1),
+        **gather_compared(
+            env, made, found, [one["cpu"] for one in everyone], len(here) == 1, algorithm
+        ),
     }
 
 
 def gather_compared(
-    env: Env, made: dict[str, str], found: probe.Probe, cpus: Iterable[str], alike: bool
+    env: Env,
+    made: dict[str, str],
+    found: probe.Probe,
+    cpus: Iterable[str],
+    alike: bool,
+    algorithm: str = "",
 ) -> dict[str, str]:
     """Gather what decides whether a run goes on: the machine and, where `made` tells, the task.
 
@@ -72,7 +84,7 @@ def gather_compared(
     machine = {
         "cpu": "; ".join(sorted(set(cpus))),
         "python": platform.python_version(),
-        "versions": versions(),
+        "versions": versions(algorithm),
     }
     if not made:
         return machine
@@ -102,11 +114,14 @@ def cpu() -> str:
     return ", ".join([name, *told])
 
 
-def versions(own: Iterable[str] = ("stable_baselines3",)) -> str:
-    """Name the versions that bits depend on. own: packages named only where they are loaded."""
+def versions(algorithm: str = "", own: Iterable[str] = ("stable_baselines3",)) -> str:
+    """Name the versions that bits depend on, that of an installed algorithm's package among them.
+
+    own: packages named only where they are loaded.
+    """
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
     packages += [name for name in own if name in sys.modules]
-    installed = [point.dist for point in entry_points(group="esac_mpi.algorithms")]
+    installed = [point.dist for point in entry_points(group="esac_mpi.algorithms", name=algorithm)]
     packages += sorted({package.name for package in installed if package})
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 

@@ -62,7 +62,7 @@ def set_up(
     job = Job(config, world, env, params, initial, policy, None)
     found = do(lambda: probe.probe(env))
     threads = config.learner.threads if declares.learning else 0
-    origin = provenance.gather(env, found, world, threads, command) | {
+    origin = provenance.gather(env, found, world, threads, command, config.algorithm) | {
         "blocks": update_pieces(config, layout),
         "sizes": " ".join(map(str, layout.sizes)),
         "discrete": int(envs.is_discrete(env)),

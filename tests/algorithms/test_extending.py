@@ -224,6 +224,7 @@ def test_its_runs_alone_need_its_package(extended, straight):
     line += words("--policy.hidden 4 --budget.generations 1 --evaluation.episodes 1 --run-dir", run)
     extended.call(command(0, *line))
     assert "random_search" not in (run / "config.toml").read_text()
+    assert "searches" not in files.read(run / "metrics.h5")[1]["versions"]
     extended.commands(["summary", run], installed=False)
     said = extended.commands(["summary", straight], code=2, installed=False)
     assert "or that of an installed package (docs/how-to/extend.md)" in said

@@ -76,7 +76,7 @@ def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float | None
         for name, settings in entry.runs(task, cores).items():
             found.append(Plan(
                 name, entry.program, entry.library, task, about["goal"], seed, most, EPISODES,
-                cores, settings, ", ".join([provenance.versions(()), *made_of]),
+                cores, settings, ", ".join([provenance.versions(own=()), *made_of]),
             ))  # fmt: skip
     return [replace(plan, made_with=digest(plan)) for plan in found]
 
