@@ -62,8 +62,8 @@ def test_the_time_of_all_starts_counts(tmp_path, alone):
     line = (*CYCLIC_ES, "--run-dir", tmp_path / "run")
     alone(*line, "--budget.generations", 4)
     before = Run.open(tmp_path / "run").columns["timing/wall_seconds"][-1]
-    done = alone(*line, "--budget.minutes", before / 120)
-    assert "is finished" in done.stdout + done.stderr or Run.open(tmp_path / "run").generation == 4
+    alone(*line, "--budget.minutes", before / 120)
+    assert Run.open(tmp_path / "run").generation == 4
     alone(*line, "--budget.minutes", before / 60 + SOON)
     rows = Run.open(tmp_path / "run")
     assert rows.generation > 4

@@ -119,8 +119,15 @@ def floor(name: str) -> str:
     return [*name.split("."), ""][1]
 
 
+def alike(pattern: str) -> list[Path]:
+    """Return the package's files of a pattern, which fits some: else nothing would be held."""
+    found = sorted(PACKAGE.glob(pattern))
+    assert found, pattern
+    return found
+
+
 def files(*folders: str) -> list[Path]:
-    return [path for folder in folders for path in sorted((PACKAGE / folder).rglob("*.py"))]
+    return [path for folder in folders for path in alike(f"{folder}/**/*.py")]
 
 
 def libraries(names: set[str]) -> set[str]:
@@ -211,18 +218,18 @@ SIBLINGS = {  # files of a folder, and which others of it they may import
 }
 
 
-@pytest.mark.parametrize("files", SIBLINGS)
-def test_what_is_alike_knows_no_other_of_its_kind(files):
-    for path in PACKAGE.glob(files):
+@pytest.mark.parametrize("pattern", SIBLINGS)
+def test_what_is_alike_knows_no_other_of_its_kind(pattern):
+    for path in alike(pattern):
         folder = f"{module(path.parent)}."
         beside = [name for name in imports(path) if name.startswith(folder)]
         found = {name.removeprefix(folder).split(".")[0] for name in beside}
-        assert found <= {*SIBLINGS[files].split(), path.stem}, path.name
+        assert found <= {*SIBLINGS[pattern].split(), path.stem}, path.name
 
 
 def test_an_algorithm_imports_itself_and_what_it_varies():
     variants = {"ddpg": "td3", "esac": "sac", "esac_update": "es"}  # cem_rl's is cem
-    for path in (PACKAGE / "algorithms").glob("[a-z]*.py"):
+    for path in alike("algorithms/[a-z]*.py"):
         asked = [n.split(".")[2] for n in imports(path) if n.startswith("esac_mpi.algorithms.")]
         others = {name for name in asked if name.split("_")[0] != path.stem.split("_")[0]}
         assert others <= {"declaration", "laps", variants.get(path.stem)}, path.name
@@ -287,5 +294,5 @@ def test_beside_the_program_mpi_and_simulators_load_late():
 
 def test_analysis_names_algorithms_and_policies_in_one_file():
     found = {"theta_es", *ALGORITHMS}
-    for path in (*files("analysis"), *(PACKAGE / "commands").glob("*.py")):
+    for path in (*files("analysis"), *alike("commands/*.py")):
         assert not strings(path) & found or path.name in NAMED, (path.name, strings(path) & found)
