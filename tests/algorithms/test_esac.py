@@ -58,9 +58,8 @@ def test_a_generation_is_algorithm_1(world, crossover, sampling):
     # lines 26, 27: a child is the new theta_es but where it has its winner's values
     children = {"off": 0, "row": 2 if pairs else 4, "element": 2 if pairs else 4}[crossover]
     expected = [esac.CHILD + c for c in range(children)] + [esac.SAC_COPY] * copies
-    assert state.parents.tolist() == expected + [esac.CENTRE] * (
-        (5 if pairs else 10) - len(expected)
-    )
+    expected += [esac.CENTRE] * ((5 if pairs else 10) - len(expected))
+    assert state.parents.tolist() == expected
     for child in range(children):
         winner = offspring[winners[child]]
         taken = state.children[child] != state.theta_es

@@ -122,9 +122,8 @@ def test_equally_good_variants_have_one_iqm_whatever_their_runs():
     full = [random.standard_normal(5) for _ in range(3)]  # of 15 runs the middle 9
     assert intervals.iqm(full) == np.sort(np.concatenate(full))[3:12].mean()
     several = [random.standard_normal((seeds, 7)) for seeds in (2, 3)]  # draw by draw
-    assert intervals.iqm(several).tolist() == [
-        intervals.iqm([task[:, i] for task in several]) for i in range(7)
-    ]
+    each = [intervals.iqm([task[:, i] for task in several]) for i in range(7)]
+    assert intervals.iqm(several).tolist() == each
 
 
 def test_probability_of_improvement_counts_ties_as_halves():
@@ -181,9 +180,8 @@ def test_interval_of_a_mean_agrees_with_the_normal_one():
     found = interval([seeds], intervals.mean)
     assert interval([seeds], intervals.mean) == found  # the same every time
     error = seeds.std() / 20
-    np.testing.assert_allclose(
-        found, seeds.mean() + np.array([-1.96, 1.96]) * error, atol=0.2 * error
-    )
+    normal = seeds.mean() + np.array([-1.96, 1.96]) * error
+    np.testing.assert_allclose(found, normal, atol=0.2 * error)
 
 
 def test_random_actions_are_uniform_and_the_same_every_time():
@@ -192,9 +190,8 @@ def test_random_actions_are_uniform_and_the_same_every_time():
     assert found.tolist() == random_actions.returns(two, 400).tolist()
     assert found.tolist() == np.sum(one.rewards, axis=1).tolist()
     assert len(set(one.seeds)) == len(one.seeds) == 400
-    for actions, low, high in zip(
-        np.reshape(one.actions, (-1, 2)).T, one.low, one.high, strict=True
-    ):
+    columns = np.reshape(one.actions, (-1, 2)).T
+    for actions, low, high in zip(columns, one.low, one.high, strict=True):
         share, _ = np.histogram(actions, 4, (low, high))
         assert min(share) > 400 - 4 * 17.3  # of 1,600; a standard deviation is 17.3
         assert sum(share) == 1600

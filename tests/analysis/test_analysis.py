@@ -85,9 +85,8 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
     runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", seed=1)]
     assert list(analysis.table_of(runs)["A-v0"]) == ["STROLL"]
     assert analysis.table_of(runs, policy="feet")["A-v0"]["STROLL"].mean == 30
-    assert "mean return of the last evaluation, the better of feet and shoes. Mean" in caption(
-        runs, "final"
-    )
+    said = "mean return of the last evaluation, the better of feet and shoes. Mean"
+    assert said in caption(runs, "final")
     (axes,) = plots.figure(runs, "return", "generation").axes
     assert [line.get_ydata()[[0, -1]].tolist() for line in axes.lines] == [[11, 31]]
     (losses,) = [axes for axes in plots.figure(runs, "losses", "generation").axes if axes.lines]

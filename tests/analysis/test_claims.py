@@ -389,9 +389,8 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
     batches, ratios, paired = ("defaults", "batches of 64"), [], set()
     for name, seeds, cells in re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE):
         numbers = [int(seed) for seed in seeds.split(",")]
-        for cell, (end, batch) in zip(
-            cells.split("|"), product((30, 60, 999), batches), strict=True
-        ):
+        kinds = product((30, 60, 999), batches)
+        for cell, (end, batch) in zip(cells.split("|"), kinds, strict=True):
             by_then = [[r for r in runs[name, batch, n] if r.wall_seconds <= end] for n in numbers]
             assert cell.strip() == ", ".join(f"{own[-1].better:,.0f}" for own in by_then)
         for n in numbers:
@@ -406,9 +405,8 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
 
 def test_what_larger_networks_come_to_is_in_its_record():
     runs, page = runs_of("networks.csv"), (RECORDS / "choices.md").read_text()
-    head, *lines = re.search(r"\n(\| task \| observations .*?)\n\n", page, re.DOTALL)[
-        1
-    ].splitlines()
+    table = re.search(r"\n(\| task \| observations .*?)\n\n", page, re.DOTALL)[1]
+    head, *lines = table.splitlines()
     minutes = [int(number) for number in re.findall(r"\| (\d+)", head.replace(" min", ""))]
     name, found = "", set()
     for line in lines[1:]:
@@ -431,9 +429,8 @@ def test_what_two_slower_cores_come_to_is_in_its_record():
     section = page.split("## Slower cores", 1)[1].split("\n## ", 1)[0]
     long = {key for key, rows in runs.items() if rows[-1].wall_seconds > 200}
     found = set()
-    for name, minutes, *cells in re.findall(
-        r"^\| (\S+) \|[^|]*\| (\d) \|(.*)\|(.*)\|(.*)\|$", section, re.M
-    ):
+    line = r"^\| (\S+) \|[^|]*\| (\d) \|(.*)\|(.*)\|(.*)\|$"
+    for name, minutes, *cells in re.findall(line, section, re.M):
         returns, median, after_six = (cell.strip() for cell in cells)
         keys = sorted(key for key in runs if key[0] == name)
         evaluated = {key: [r for r in runs[key] if r.better is not None] for key in keys}
@@ -453,9 +450,8 @@ def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
     runs, page = runs_of("large.csv"), (RECORDS / "two-cores.md").read_text()
     section = page.split("## Large tasks on slower cores", 1)[1].split("\n## ", 1)[0]
     name, found = "", set()
-    for task, _, noise, *told in re.findall(
-        r"^\| (\S+-v5|) ?\|([^|]*)\| (plain|scaled) \|" + r"([^|]*)\|" * 7 + "$", section, re.M
-    ):
+    line = r"^\| (\S+-v5|) ?\|([^|]*)\| (plain|scaled) \|" + r"([^|]*)\|" * 7 + "$"
+    for task, _, noise, *told in re.findall(line, section, re.M):
         name = task or name
         rows = runs[name, f"{noise} noise", 93]
         end = rows[-1].wall_seconds

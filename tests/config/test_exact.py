@@ -37,9 +37,8 @@ def updates_of_one(share, n):
 
 
 def best(table):
-    return lambda share, n: config.individuals(of(table, elite_fraction=share, population_size=n))[
-        0
-    ]
+    sized = lambda share, n: of(table, elite_fraction=share, population_size=n)  # noqa: E731
+    return lambda share, n: config.individuals(sized(share, n))[0]
 
 
 def ring(share, n, monkeypatch):
@@ -53,9 +52,8 @@ def ring(share, n, monkeypatch):
 
     monkeypatch.setattr(aes_moves, "select_winners", elites)
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
-    aes_moves.move_by_rank(
-        aes, state, SimpleNamespace(theta=0.0, episodic_return=0.0, length=1), True
-    )
+    episode = SimpleNamespace(theta=0.0, episodic_return=0.0, length=1)
+    aes_moves.move_by_rank(aes, state, episode, True)
     return asked[0]
 
 

@@ -108,9 +108,8 @@ def test_a_setting_that_is_gone_says_what_there_is():
 def test_settings_of_python_are_told_the_present_names():
     with pytest.raises(ConfigError) as caught:
         resolve_given(None, {"esac.reading": "mended"})
-    assert str(caught.value).endswith(
-        "esac.reading = 'mended': is called esac.preset = 'corrected' now"
-    )
+    said = "esac.reading = 'mended': is called esac.preset = 'corrected' now"
+    assert str(caught.value).endswith(said)
 
 
 def test_a_search_of_former_names_means_the_same(tmp_path, call):

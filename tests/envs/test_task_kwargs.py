@@ -38,9 +38,8 @@ def test_a_files_table_is_joined_or_replaced(file):
     inner = ["--task.kwargs.reset-options", '{"low-level": 1}']
     assert load(inner)[0].task.kwargs == {"reset_options": {"low-level": 1}}
     settings = {"task.kwargs.a": {"b": {"c": 5}}, "task.kwargs.d": 6}
-    assert config.from_table(settings, "settings") == {
-        "task.kwargs": {"a": {"b": {"c": 5}}, "d": 6}
-    }
+    nested = {"task.kwargs": {"a": {"b": {"c": 5}}, "d": 6}}
+    assert config.from_table(settings, "settings") == nested
     assert load([file, "--task.kwargs", '{"frame_skip": 4}'])[0].task.kwargs == {"frame_skip": 4}
     assert load([file, "--task.kwargs={}"])[0].task == Task("Hopper-v5")
 
@@ -138,9 +137,8 @@ def test_rewards_are_those_of_gymnasium_made_with_them(id, kwargs, own):
     env, library = envs.make(id, kwargs=kwargs), gymnasium.make(id, **kwargs)
     assert (env.closed_loop is not None) is own
     assert env.horizon == kwargs.get("max_episode_steps", 1000)
-    expected = rewards(
-        env, lambda: library.reset(seed=3), lambda action: float(library.step(action)[1])
-    )
+    step = lambda action: float(library.step(action)[1])  # noqa: E731
+    expected = rewards(env, lambda: library.reset(seed=3), step)
     assert ours(env) == expected
     assert kwargs.get("ctrl_cost_weight") != 0.5 or ours(envs.make(id)) != expected
 

@@ -101,9 +101,8 @@ def test_what_normalises_a_layer_is_never_mutated():
     often, parent = ERL(mutated_fraction=3.0), np.ones(NORMALISED.d, np.float32)
     changed = np.zeros(NORMALISED.d, bool)
     for seed in range(30):
-        changed |= (
-            genetics.gaussian(parent, NORMALISED, often, np.random.default_rng(seed)) != parent
-        )
+        random = np.random.default_rng(seed)
+        changed |= genetics.gaussian(parent, NORMALISED, often, random) != parent
     for tensor in NORMALISED.tensors:
         expected = tensor.kind == "weight"
         assert (changed[tensor.start : tensor.stop] == expected).all(), tensor

@@ -56,10 +56,8 @@ def test_the_address_is_the_key_and_the_counter():
         assert np.hypot(x[i], x[COUNTERS + i]) == pytest.approx(radius, rel=1e-6)
         # sine, cosine: the angle is at most pi / 4
         tangents = sorted(np.abs([x[i], x[COUNTERS + i]]) / radius)
-        signed = v - 2**32 if v >= 2**31 else v
-        assert tangents == pytest.approx(
-            [abs(math.sin(signed * math.pi / 2**33)), math.cos(signed * math.pi / 2**33)], abs=1e-6
-        )
+        angle = (v - 2**32 if v >= 2**31 else v) * math.pi / 2**33
+        assert tangents == pytest.approx([abs(math.sin(angle)), math.cos(angle)], abs=1e-6)
 
 
 def test_numbers_are_standard_normal():

@@ -70,9 +70,8 @@ def test_a_swept_argument_of_the_task_joins_those_that_it_has(tmp_path):
     text = TOY + '[sweep]\nfield = "task.kwargs.gravity"\nvalues = [1.0, 9.8]\n'
     text = text.replace("task.horizon", "task.kwargs = {wind = true}\ntask.horizon")
     runs = planned(tmp_path / "swept.toml", text)
-    assert [run.config.task.kwargs for run in runs[1:3]] == [
-        {"wind": True, "gravity": gravity} for gravity in (1.0, 9.8)
-    ]
+    swept = [{"wind": True, "gravity": gravity} for gravity in (1.0, 9.8)]
+    assert [run.config.task.kwargs for run in runs[1:3]] == swept
 
 
 def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
