@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from growing_runs import make
-from hdf5_files import publish
+from run_files import publish
 
 from esac_mpi import config as configuration
 from esac_mpi.analysis.comparison import configurations

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, finish
 from growing_runs import make
-from hdf5_files import publish
+from run_files import publish
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
 from esac_mpi import Policy, envs
@@ -68,9 +68,8 @@ def test_a_copy_acts_alike_and_is_its_own(tmp_path, again):
 
 
 def test_the_normaliser_comes_along(tmp_path):
-    plain, normalised = (
-        Policy.load(save(tmp_path / "policy.h5", **form)) for form in ({}, NORMALISER)
-    )
+    path = tmp_path / "policy.h5"
+    plain, normalised = (Policy.load(save(path, **form)) for form in ({}, NORMALISER))
     # (5 - 1) / 2 = 2; (-3 - 0) / 0.001 is clipped to -5
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import h5py
 import numpy as np
 import pytest
-from hdf5_files import publish
+from run_files import publish
 from short_runs import elsewhere, failing, make
 
 from esac_mpi import record

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from conftest import environment
-from hdf5_files import publish
+from run_files import publish
 
 from esac_mpi import envs
 
@@ -46,7 +46,6 @@ def hidden(folder: Path, *modules: str) -> str:
     """Return a PYTHONPATH on which these modules cannot be imported."""
     for name in modules:
         (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").write_text(
-            f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
-        )
+        text = f"raise ModuleNotFoundError('No module named {name}', name='{name}')"
+        (folder / name / "__init__.py").write_text(text)
     return f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"

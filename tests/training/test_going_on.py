@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import TINY, TINY_ES
-from hdf5_files import publish
 from in_process import started
+from run_files import publish
 from short_runs import flip, statuses
 from words import words
 

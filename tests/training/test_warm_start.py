@@ -9,8 +9,8 @@ import weakref
 
 import numpy as np
 import pytest
-from hdf5_files import publish
 from in_process import checked
+from run_files import publish
 from short_runs import failing
 from warm_starts import Sources, first, options, saved, started
 from whole_runs import assert_same_run, science
