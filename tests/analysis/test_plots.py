@@ -51,10 +51,19 @@ def test_sensitivity_needs_a_field_that_every_run_has_and_varies(
 
 
 def test_updates_of_members_have_a_panel_of_their_own(tmp_path):
-    rows = [{"gradient_updates": 100 * g, "member_updates": 500 * g} for g in (1, 2)]
-    drawing = plots.figure([trained(tmp_path / "a", "cem_rl", rows)], "updates")
-    drawn = {axes.get_ylabel(): axes.lines[0].get_ydata().tolist() for axes in drawing.axes[:2]}
-    assert drawn == {"gradient updates": [100, 200], "gradient updates of members": [500, 1000]}
+    """As has each loss of a shared critic."""
+    row = {"gradient_updates": 100, "member_updates": 500, "critic_loss": 3.0, "mean_q": 5.0}
+    rows = [{name: g * value for name, value in row.items()} for g in (1, 2)]
+    found = trained(tmp_path / "a", "cem_rl", rows)
+    drawn = {
+        axes.get_ylabel(): axes.lines[0].get_ydata().tolist()
+        for what in ("updates", "losses")
+        for axes in plots.figure([found], what).axes
+        if axes.lines
+    }
+    losses = {"critic loss": [3, 6], "mean Q": [5, 10]}
+    updates = {"gradient updates": [100, 200], "gradient updates of members": [500, 1000]}
+    assert drawn == updates | losses
 
 
 def test_scaling_of_generations(tmp_path, call):
@@ -176,9 +185,8 @@ def test_what_is_drawn_of_several_runs(tmp_path, what, drawn):
     drawing = plots.figure(opened(*paths), what, "generation", seeds=True)
     summaries = [axes.lines[-1] for axes in drawing.axes if axes.lines]  # after each seed's own
     assert [len(axes.lines) for axes in drawing.axes if axes.lines] == [4] * len(summaries)
-    np.testing.assert_allclose(
-        [line.get_ydata()[end] for line in summaries for end in (0, -1)], drawn
-    )
+    ends = [line.get_ydata()[end] for line in summaries for end in (0, -1)]
+    np.testing.assert_allclose(ends, drawn)
 
 
 def test_there_is_a_panel_for_each_quantity_and_task(tmp_path):
@@ -355,15 +363,6 @@ def test_an_evaluation_with_an_unstable_episode_hides_no_name(tmp_path):
     axes = plots.figure([trained(tmp_path / "a", "sac", rows)], "return").axes[0]
     assert axes.lines[0].get_ydata().tolist() == [2]
     assert np.isfinite(axes.texts[0].get_position()[1])
-
-
-def test_the_losses_of_a_shared_critic_are_drawn(tmp_path):
-    rows = [{"critic_loss": 3.0 * g, "mean_q": 5.0 * g} for g in (1, 2)]
-    found = trained(tmp_path / "a", "cem_rl", rows)
-    kinds = plots.quantities("losses").items()
-    drawn = {name: quantity(found, "env_steps").y.tolist() for name, quantity in kinds}
-    drawn = {name: values for name, values in drawn.items() if values}
-    assert drawn == {"critic loss": [3, 6], "mean Q": [5, 10]}
 
 
 def test_a_young_run_is_left_out_of_a_figure(tmp_path, call):

@@ -6,7 +6,6 @@ import pickle
 import shutil
 import sys
 
-import h5py
 import numpy as np
 import pytest
 from read_runs import damage, make
@@ -217,11 +216,6 @@ def test_bad_directories_are_named(tmp_path):
         with pytest.raises(Refused) as refused:
             Run.open(tmp_path / place)
         assert str(refused.value) == f"{tmp_path / place}: {told}"
-    (tmp_path / "foreign").mkdir()
-    with h5py.File(tmp_path / "foreign/metrics.h5", "w") as file:
-        file["metrics/sigma"] = np.ones(3)
-    with pytest.raises(Unreadable, match=r"metrics\.h5: not a file of esac_mpi"):
-        Run.open(tmp_path / "foreign")
     make(tmp_path / "short").close()
     for file in (tmp_path / "short").glob("*.h5"):
         damage(file, 300)
