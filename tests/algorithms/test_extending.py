@@ -115,6 +115,7 @@ def test_it_is_configured_twice_over_and_finds_a_better_point(straight):
     text = (straight / "config.toml").read_text()
     for said in ('algorithm = "random_search"', "radius = 0.3", "points = 6"):
         assert said in text
+    assert files.read(straight / "metrics.h5")[1]["versions"].endswith(", searches 1.0")
     columns = rows(straight)
     fitness, moved = columns["metrics/fitness"], columns["metrics/moved"]
     assert fitness.shape == (GENERATIONS, 6)
@@ -211,11 +212,6 @@ def test_the_documents_forecast_needs_its_imports_alone():
     # the measured episodes in turn, from the second one on
     assert made.generation.members.tolist() == [2.5, 1.5, 2.5]
     assert (made.env_steps, made.nominal_steps) == (3 * 15, 25)
-
-
-def test_its_package_is_named_where_versions_are(straight):
-    versions = files.read(straight / "metrics.h5")[1]["versions"]
-    assert versions.endswith(", searches 1.0")
 
 
 def test_its_runs_alone_need_its_package(extended, straight):

@@ -103,7 +103,6 @@ def test_a_config_built_by_hand_is_checked(tmp_path):
         ({"es.sigma": -1.0}, "es.sigma = -1.0: must be positive and finite"),
         ({"sac.gamma": 0.9}, "settings: sac.gamma: algorithm = es does not read it"),
         ({"task.id": "Nowhere-v0"}, "Nowhere-v0"),
-        ({"start_from": ""}, "settings: start_from is empty"),
         ({"task.kwargs": {"f": len}}, "task.kwargs"),
         ({"task.kwargs": {(0, 1): 2}}, "task.kwargs"),
     ],
