@@ -15,7 +15,7 @@ from esac_mpi.envs import TaskError, UnstablePhysics, probe
 from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.rollout import explore, play
-from esac_mpi.record import Run, read
+from esac_mpi.record import read
 
 pytestmark = pytest.mark.slow
 
@@ -123,25 +123,22 @@ def test_the_first_steps_tell_of_it_and_may_refuse_the_task(line):
     env = line(7, np.nan)
     assert "Line-v0: observation[2] is nan in its first steps" in probe.probe(env).not_finite
     assert env.not_finite == ""  # what episodes have is told apart
+    said = r"no observation .* is finite: observation\[2\] is nan"
     for moment in (0, 1):
-        with pytest.raises(
-            TaskError, match=r"no observation .* is finite: observation\[2\] is nan"
-        ):
+        with pytest.raises(TaskError, match=said):
             probe.probe(line(moment, np.nan))
 
 
 def test_the_start_and_the_check_warn(line, tmp_path, capsys):
     line(7, np.nan)
-    made = [
-        *words("--algorithm es --task.id Line-v0 --policy.hidden 4 --run-dir"),
-        tmp_path / "run",
-    ]
+    path = tmp_path / "run"
+    made = words("--algorithm es --task.id Line-v0 --policy.hidden 4 --run-dir", path)
     assert checked(*made) == 0
     assert "observation[2] is nan in its first steps" in capsys.readouterr().out
     line(0, np.nan)
     assert started(*made) == 2
     assert "observation[2] is nan" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert not path.exists()
 
 
 def blinded(algorithm):
@@ -159,7 +156,6 @@ def test_every_algorithm_counts_such_episodes_in_the_same_words(tmp_path, caplog
     kept = ("replay", "learner/", "state/observation_sums", "state/noise_sums", "state/population")
     for name, array in read(tmp_path / "run/checkpoint.h5")[0].items():
         assert not name.startswith(kept) or np.isfinite(array).all(), name
-    assert Run.open(tmp_path / "run").state in ("complete", "failed")
 
 
 @pytest.mark.parametrize("standardised", ["true", "false"])  # false: their noise is scaled

@@ -204,10 +204,10 @@ REWARDS = "def scale(reward):\n    return reward\n"
 LOWER = "def scale(reward):\n    return reward / 10\n"
 
 
-def write_arm(folder, name="arm", rewards=REWARDS, arm=ARM):
+def write_arm(folder, name="arm", rewards=REWARDS):
     (folder / f"{name}_parts").mkdir(exist_ok=True)
     (folder / f"{name}_parts" / "rewards.py").write_text(rewards)
-    (folder / f"{name}.py").write_text(arm.format(name=name))
+    (folder / f"{name}.py").write_text(ARM.format(name=name))
 
 
 def test_the_source_of_a_task_is_its_own_modules(tmp_path, monkeypatch):

@@ -240,17 +240,15 @@ def test_options_are_no_patterns_of_files(tmp_path, monkeypatch, script):
     own = {"TASKS": "ant", "SEEDS": "1", "RUNS": tmp_path, "LAUNCH": launch, **ranks}
     code, told = decide_alone(tmp_path, script, SAYS, OPTIONS="--policy.hidden [l]og", **own)
     assert code == 0
-    assert [line.partition(" --run-dir")[0].split()[-2:] for line in told] == [
-        ["--policy.hidden", "[l]og"]
-    ]
+    last = [line.partition(" --run-dir")[0].split()[-2:] for line in told]
+    assert last == [["--policy.hidden", "[l]og"]]
 
 
 @pytest.mark.parametrize("script", ["slurm.sbatch", "pbs.sh", "slurm-array.sbatch", "pbs-array.sh"])
 def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
     (tmp_path / "list").write_text("--seed 1 --run-dir ~/run\n")
-    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"} | (
-        {"LIST": "~/list"} if "array" in script else {}
-    )
+    places = {"HOME": str(tmp_path), "VENV": "~/", "RUN": "~/run"}
+    places |= {"LIST": "~/list"} if "array" in script else {}
     which = {"SLURM_ARRAY_TASK_ID": "0", "PBS_ARRAY_INDEX": "0", "CODE": "0", "STATUS": "complete"}
     launcher = STAND_INS["launcher"].replace("$RUN", f"{tmp_path}/run")
     with pytest.MonkeyPatch.context() as patch:

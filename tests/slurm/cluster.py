@@ -93,28 +93,19 @@ class Cluster:
         (self.work / "gres.conf").write_text("Name=gpu File=/dev/null\n" * ("gpu" in self._node))
         (self.work / "slurm.conf").write_text(self._configuration())
         files = [f"--{kind}-file={self.work / 'munge'}.{kind}" for kind in ("pid", "seed", "log")]
-        self._start(
-            "munged",
-            "--foreground",
-            "--force",
-            f"--socket={self.work / 'munge'}",
-            f"--key-file={self.work / 'key'}",
-            *files,
-        )
+        files += [f"--socket={self.work / 'munge'}", f"--key-file={self.work / 'key'}"]
+        self._start("munged", "--foreground", "--force", *files)
         self._wait((self.work / "munge").exists)
         self._start("slurmctld", "-D", "-c")
         for node in NODES:
             self.start_node(node)
-        self._wait(
-            lambda: self.run("sinfo", "-h", "-p", "main", "-o", "%T", check=False).strip() == "idle"
-        )
+        nodes = "sinfo -h -p main -o %T".split()
+        self._wait(lambda: self.run(*nodes, check=False).strip() == "idle")
 
     def _let_pmix_be_found(self) -> None:
         """Copy the plugin for PMIx to look in this cluster's directory, if that was unpacked."""
-        here, library = (
-            self.work / "plugins",
-            next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None),
-        )
+        here = self.work / "plugins"
+        library = next(self.plugins.parent.glob("pmix2/lib/libpmix.so.2"), None)
         # where the plugin looks for libpmix.so
         there = f"/usr/lib/{self.plugins.parent.name}/pmix2/lib".encode()
         here.mkdir()
@@ -122,9 +113,8 @@ class Cluster:
             return
         (here / "libpmix.so").symlink_to(library)
         plugin = next(self.plugins.glob("mpi_pmix_v*.so"))
-        (here / plugin.name).write_bytes(
-            plugin.read_bytes().replace(there, bytes(here).ljust(len(there), b"\0"))
-        )
+        moved = bytes(here).ljust(len(there), b"\0")
+        (here / plugin.name).write_bytes(plugin.read_bytes().replace(there, moved))
         (here / "mpi_pmix.so").symlink_to(plugin.name)
 
     def down(self) -> None:

@@ -161,9 +161,8 @@ def main(library: str, directory: str) -> None:
             assert after == sha256, "another hash"
             seen[found] += 1
         except Exception as error:
-            problems.append(
-                f"call {call} ({calls[call - 1]}), how {how}, errno {number}: {error!r}"
-            )
+            point = f"call {call} ({calls[call - 1]}), how {how}, errno {number}"
+            problems.append(f"{point}: {error!r}")
     print(json.dumps({"calls": calls, "seen": seen, "problems": problems}))
 
 

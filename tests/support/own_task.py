@@ -58,9 +58,8 @@ class Bounded(gymnasium.Env):
     observation_space = Box(-9, 9, (1,), np.float32)
 
     def __init__(self, dtype):
-        low, high = np.sort(np.random.default_rng(0).uniform(-2, 2, (2, 20, 30)), axis=0).astype(
-            dtype
-        )
+        bounds = np.random.default_rng(0).uniform(-2, 2, (2, 20, 30))
+        low, high = np.sort(bounds, axis=0).astype(dtype)
         low[0], high[0] = dtype("-0.1"), dtype("0.1")
         self.action_space = Box(low, high, dtype=dtype)
 
@@ -77,6 +76,5 @@ gymnasium.register("Buffer-v0", Buffer, max_episode_steps=30)
 gymnasium.register("Count-v0", Count, max_episode_steps=20)
 gymnasium.register("Endless-v0", Push)
 for dtype in (np.float16, np.float32, np.float64):
-    gymnasium.register(
-        f"Bounded-{dtype.__name__}-v0", Bounded, max_episode_steps=30, kwargs={"dtype": dtype}
-    )
+    name, kwargs = f"Bounded-{dtype.__name__}-v0", {"dtype": dtype}
+    gymnasium.register(name, Bounded, max_episode_steps=30, kwargs=kwargs)
