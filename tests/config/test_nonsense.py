@@ -55,12 +55,12 @@ VALUES = {
 }  # fmt: skip
 
 
-def fitting(name: str, dictionary: str = '{"a": 1, "b": ["x", {"c": 0.5}]}') -> st.SearchStrategy:
+def fitting(name: str) -> st.SearchStrategy:
     """Values of the type of a field, small, seldom out of range: text, number, list or JSON."""
     hint, made = config.hint(name), []
     for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         if get_origin(kind) is dict:
-            made.append([dictionary])
+            made.append(['{"a": 1, "b": ["x", {"c": 0.5}]}'])
         else:
             made.append(get_args(kind) if get_origin(kind) is Literal else VALUES.get(kind, [8]))
     return st.one_of(map(st.sampled_from, made))

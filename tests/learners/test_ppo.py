@@ -268,9 +268,8 @@ def test_a_phase_in_parts_and_one_begun_again_have_its_bits(kind):
     resumed.load(saved)
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002 the generator that the library shuffles by
-    assert np.array_equal(
-        run_phase(resumed, other, 3, 0, 50).vector(), phase.vector(), equal_nan=True
-    )
+    again = run_phase(resumed, other, 3, 0, 50)
+    assert np.array_equal(again.vector(), phase.vector(), equal_nan=True)
     assert same(resumed.arrays(), straight.arrays())
     assert np.array_equal(resumed.theta, straight.theta)
     assert len(other.actions) == 50 + len(saved["episode_actions"])  # played again, and not counted
@@ -322,8 +321,6 @@ def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
 def test_arrays_of_another_kind_are_refused():
     with pytest.raises(ValueError, match=r"must be float32 \[\d+\], got float32 \[\d+\]"):
         learner("continuous").load(learner("categorical").arrays())
-    with pytest.raises(ValueError, match="learner arrays must be"):
-        learner().load({"env_steps": np.array(1)})
 
 
 @pytest.mark.parametrize("part", ["actor", "critic", "actions", "losses"])
@@ -395,9 +392,8 @@ def test_the_saved_policy_plays_the_evaluation_that_chose_it(tmp_path, alone):
     assert (policy.kind, policy.output, policy.generation % 3) == ("ppo", "clip", 0)
     assert f"stable_baselines3 {stable_baselines3.__version__}" in policy.versions
     address = 0, Purpose.EVALUATION, policy.generation
-    returns = [
-        play(env, policy, integer(*address, block=episode)).episodic_return for episode in range(4)
-    ]
+    seeds = [integer(*address, block=episode) for episode in range(4)]
+    returns = [play(env, policy, seed).episodic_return for seed in seeds]
     recorded = Run.open(tmp_path).columns["metrics/evaluation_ppo"][policy.generation - 1]
     assert returns == recorded.tolist()
     assert np.ptp(recorded) > 0

@@ -117,9 +117,8 @@ def distance(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
-    return one.keys() == other.keys() and all(
-        np.array_equal(one[name], other[name]) for name in one
-    )
+    alike = one.keys() == other.keys()
+    return alike and all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def through(work) -> tuple[int, Phase]:

@@ -27,9 +27,8 @@ class Plain:
             name: self.optimiser([p for m in ms for p in m.parameters()])
             for name, ms in self.networks.items()
         }
-        self.log_temperature = torch.tensor(
-            math.log(float(sac.temperature)), dtype=torch.float64, requires_grad=True
-        )
+        start = math.log(float(sac.temperature))
+        self.log_temperature = torch.tensor(start, dtype=torch.float64, requires_grad=True)
         if sac.options.automatic_temperature:
             self.adam["log_temperature"] = self.optimiser([self.log_temperature])
 
@@ -41,9 +40,8 @@ class Plain:
         mean, log_std = self.networks["actor"][0](observation).chunk(2, -1)
         scale = log_std.clamp(-20, 2).exp()
         gaussian = mean + scale * noise
-        squashed = TransformedDistribution(
-            Independent(Normal(mean, scale), 1), [TanhTransform(cache_size=1)]
-        )
+        plain = Independent(Normal(mean, scale), 1)
+        squashed = TransformedDistribution(plain, [TanhTransform(cache_size=1)])
         action = squashed.transforms[0](gaussian)
         return action, squashed.log_prob(action)
 
@@ -59,16 +57,13 @@ class Plain:
         with torch.no_grad():
             if "value" in self.networks:
                 action, log_prob = self.policy(observation, noise1)
-                wanted = (
-                    torch.minimum(*self.q(self.networks["critic"], observation, action))
-                    - temperature * log_prob
-                )
+                least = torch.minimum(*self.q(self.networks["critic"], observation, action))
+                wanted = least - temperature * log_prob
                 value = self.target[0](following)[:, 0]
             else:
                 action, log_prob = self.policy(following, noise1)
-                value = (
-                    torch.minimum(*self.q(self.target, following, action)) - temperature * log_prob
-                )
+                least = torch.minimum(*self.q(self.target, following, action))
+                value = least - temperature * log_prob
             backup = batch["reward"] + self.options.gamma * (1 - batch["terminated"]) * value
         if "value" in self.networks:
             loss = ((self.networks["value"][0](observation)[:, 0] - wanted) ** 2).mean() / 2

@@ -15,12 +15,10 @@ from tools.bench import clock, history, measurement, program, scaling
 
 pytestmark = pytest.mark.slow
 
-NONE = None
-
 
 def test_a_larger_population_takes_members_and_update(tmp_path):
     """A generation: 4 members of 1 s, 0.1 s writing, 0.3 s its own, 0.2 s update; no evaluation."""
-    run = run_of(tmp_path / "run", [(FOUR, False, NONE, (0.5, 0.5))] * 15)
+    run = run_of(tmp_path / "run", [(FOUR, False, None, (0.5, 0.5))] * 15)
     assert scaling.simulated(run, 4, 1) == pytest.approx(4.6, abs=1e-3)
     assert scaling.simulated(run, 40, 1) == pytest.approx(40 + 0.4 + 2.0, abs=1e-3)
     blocks = next(scaling.generations(run, 40, True)).blocks  # rank 0 writes before its member
@@ -29,7 +27,7 @@ def test_a_larger_population_takes_members_and_update(tmp_path):
 
 
 def test_a_whole_phase_takes_longer_by_its_updates(tmp_path):
-    rows = [(FOUR, k % 5 == 0, (5.0, 3.0, 500) if k % 5 == 0 else NONE, (0.5,)) for k in range(15)]
+    rows = [(FOUR, k % 5 == 0, (5.0, 3.0, 500) if k % 5 == 0 else None, (0.5,)) for k in range(15)]
     run = run_of(tmp_path / "run", rows)
     phases = [each.phase for each in scaling.generations(run, 4, True)]
     assert max(phases) == pytest.approx(5.0 * scaling.WHOLE / 500)
@@ -51,9 +49,8 @@ def test_either_run_of_a_pair_tells_the_time_of_the_other(tmp_path):
 def test_a_quick_benchmark_prints_json_lines():
     done = finish([sys.executable, *"-m tools.bench generation --quick --json".split()])
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {"case", "name", "unit", "min", "median", "max", "rounds", "simulation"} <= rows[
-        0
-    ].keys()
+    told = {"case", "name", "unit", "min", "median", "max", "rounds", "simulation"}
+    assert told <= rows[0].keys()
     assert all(row["min"] <= row["median"] <= row["max"] and not row["simulation"] for row in rows)
     names = {row["name"] for row in rows if "ranks=2" in row["case"]}
     assert {"noise", "episodes", "exchange", "update", "whole", "idle fraction of rank 1"} <= names
