@@ -465,3 +465,26 @@ def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
     assert found == runs.keys()
     last = runs["Ant-v5", "scaled noise", 93][-1].better
     assert f"ends with {last:,.0f}" in section
+
+
+def test_what_humanoid_comes_to_is_in_its_record():
+    page = (RECORDS / "two-cores.md").read_text()
+    section = page.split("\n## Humanoid\n", 1)[1].split("\n## ", 1)[0]
+    rows, told = evaluations("humanoid.csv"), []
+    for start in range(0, 100, 20):  # of the last evaluation the run's end is over its budget
+        end = 60 * (start + 20) if start < 80 else np.inf
+        there = [row for row in rows if 60 * start < row.wall_seconds <= end]
+        means = (
+            np.mean([getattr(r, f"return_{p}") for r in there]) for p in ("theta_es", "learner")
+        )
+        made = f"{there[-1].env_steps / 1e6:.1f}M | {there[-1].gradient_updates / 1e3:.0f}k"
+        cells = [f"{value:,.0f}" for value in (*means, max(row.better for row in there))]
+        told.append(f"| {start} to {start + 20} | {' | '.join(cells)} | {made} |")
+    assert "\n".join(told) in section
+    assert f"The run has {rows[-1].better:,.0f} at the end" in section
+    ahead = [row.return_theta_es > row.return_learner for row in rows
+             if 56 * 60 < row.wall_seconds < 95 * 60]  # fmt: skip
+    assert "from minute 56 to 95 it is ahead of SAC in every" in section
+    assert all(ahead)
+    rate = rows[-1].gradient_updates / rows[-1].wall_seconds
+    assert f"The learner makes {rate:.0f} updates/s" in section
