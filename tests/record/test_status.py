@@ -18,7 +18,7 @@ from short_runs import HOLD, begin, elsewhere, failing, grow, make, state, statu
 from esac_mpi.config import Checkpoint
 from esac_mpi.host import run_directory
 from esac_mpi.host.stop import Stop
-from esac_mpi.record import Run, Unsaved, files, read
+from esac_mpi.record import Run, Unsaved, lock, read
 from esac_mpi.record.status import fail_from
 from esac_mpi.training import active_run
 
@@ -168,15 +168,15 @@ ENDLESS = [*CYCLIC_ES, "--budget.generations", 100_000, "--checkpoint.every_gene
 
 def full_after(monkeypatch, room: int) -> None:
     """Let the disk be full once so many checkpoints are written; status.json still fits."""
-    written, replace = [], files.replace
+    written, replace = [], lock.replace
 
     def limited(path, parts, previous=False):
         if len(written) >= room:
             raise Unsaved(f"{path}: No space left on device")
-        replace(path, parts, previous)
         written.extend([path] * (path.name == "checkpoint.h5"))
+        return replace(path, parts, previous)
 
-    monkeypatch.setattr(files, "replace", limited)
+    monkeypatch.setattr(lock, "replace", limited)
 
 
 SHORTLY = "--checkpoint.unsaved_minutes 0.0001 --run-dir"
@@ -209,14 +209,14 @@ def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged,
 
 def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, logged):
     full_after(monkeypatch, 2)
-    path, replace = tmp_path / "run", files.replace
+    path, replace = tmp_path / "run", lock.replace
 
     def gone(where, parts, previous=False):
         if where.parent.exists() and (path / "policy.h5").exists():
             shutil.rmtree(path)
-        replace(where, parts, previous)
+        return replace(where, parts, previous)
 
-    monkeypatch.setattr(files, "replace", gone)
+    monkeypatch.setattr(lock, "replace", gone)
     assert started(*ENDLESS, *SHORTLY.split(), path) == 74
     assert logged().count(f"nothing is saved in {path}") == 3
     assert "results" not in logged()
