@@ -52,13 +52,16 @@ class Columns(Mapping[str, np.ndarray]):
     removed, or replaced by one with fewer generations.
     """
 
+    schema: int
+    """Version of what the file holds."""
+
     def __init__(self, source: Path | None = None) -> None:
         """Verify the file and list its arrays. Raises FileNotFoundError, Unreadable."""
         self.source = source
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.closed: list[Closed] = []  # segments that hold the rows before the file's own
-        self.schema, self._sha256 = files.SCHEMA, ""  # version and digest of what the file holds
+        self.schema, self._sha256 = files.SCHEMA, ""  # until one is read
         self._read: Arrays = {}
         if source is not None:
             with open(source, "rb", opener=regular) as stream:
