@@ -96,7 +96,7 @@ def test_a_study_may_lie_in_the_home_directory(home):
     found = study.read(paths.read_path("~/study.toml"))
     assert (found.path, found.file) == (home / "s", {"algorithm": "es"})
     (home / "study.toml").write_text(text.replace("~/s", NOBODY))
-    with pytest.raises(study.Unusable, match="has no home directory"):
+    with pytest.raises(study.ConfigError, match="has no home directory"):
         study.read(home / "study.toml")
 
 
