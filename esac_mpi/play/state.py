@@ -5,7 +5,7 @@ A state is a dataclass; what its fields are is said in marks.py.
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+def is_nested(value: Any) -> TypeGuard["DataclassInstance"]:
+    """Tell whether a field's value is a dataclass, with fields of its own."""
+    return is_dataclass(value) and not isinstance(value, type)
+
+
 def arrays(
     state: "DataclassInstance", prefix: str = "", replay: memories.Replay | None = None
 ) -> dict[str, np.ndarray]:
@@ -31,7 +36,7 @@ def arrays(
     for f in checkpoint_fields(state):
         value, name = getattr(state, f.name), prefix + f.name
         numbers = mark_of(f).numbers
-        if is_dataclass(value) and not isinstance(value, type):
+        if is_nested(value):
             found.update(arrays(value, prefix_of(f, prefix)))
         elif replay is not None and numbers:
             found[f"{name}.lost"] = memories.collect_lost(
@@ -49,7 +54,7 @@ def settle(state: "DataclassInstance") -> None:
     """Turn numpy's numbers into Python's, as `load` puts them back: theirs make other bits."""
     for f in fields(state):
         value = getattr(state, f.name)
-        if is_dataclass(value) and not isinstance(value, type):
+        if is_nested(value):
             settle(value)
         elif isinstance(value, np.generic):
             setattr(state, f.name, value.item())
@@ -69,7 +74,7 @@ def load(
     """
     for f in checkpoint_fields(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
-        if is_dataclass(value) and not isinstance(value, type):
+        if is_nested(value):
             load(value, saved, prefix_of(f, prefix))
         elif f"{name}.lost" in saved:
             assert replay is not None

@@ -29,7 +29,7 @@ def gather(
     world: World,
     threads: int,
     command: list[str],
-    algorithm: str = "",
+    algorithm: str,
 ) -> dict[str, Any]:
     """Gather the provenance; warn of different bits, too few cores, or episodes not repeated.
 
@@ -74,7 +74,7 @@ def gather_compared(
     found: probe.Probe,
     cpus: Iterable[str],
     alike: bool,
-    algorithm: str = "",
+    algorithm: str,
 ) -> dict[str, str]:
     """Gather what decides whether a run goes on: the machine and, where `made` tells, the task.
 

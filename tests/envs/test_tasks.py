@@ -111,7 +111,7 @@ def test_an_episode_of_these_is_the_same_again(task):
 def gathered(task, world):
     """Return the provenance of a task of stacks.py."""
     env = envs.make(f"stacks:{task}-v0")
-    return provenance.gather(env, probe.probe(env), world, 0, [])
+    return provenance.gather(env, probe.probe(env), world, 0, [], "es")
 
 
 def test_a_run_warns_once_and_counts_the_steps_that_it_took(monkeypatch, world):
@@ -279,7 +279,7 @@ def test_what_is_another_in_every_process_is_not_recorded(world):
     made = identity.identity(env)
 
     def model(found):
-        return provenance.gather_compared(env, made, found, [], True)["task_model"]
+        return provenance.gather_compared(env, made, found, [], True, "es")["task_model"]
 
     apart = probe.Probe("observations 1, rewards 2, ends 3", "not the same")
     assert model(apart) == made["model"]  # a wrapper's doing

@@ -51,7 +51,7 @@ def test_a_rank_that_sees_another_task_is_named(caplog):
     world = SimpleNamespace(
         rank=0, size=3, nodes=2, library="", gather=gather, hosts=["a", "a", "b"]
     )
-    provenance.gather(env, probe.probe(env), world, 0, ["x"])
+    provenance.gather(env, probe.probe(env), world, 0, ["x"], "es")
     assert "physics of rank 1 differs from rank 0's on a" in caplog.text
     assert "cpu of b differs from rank 0's on a" in caplog.text
 
