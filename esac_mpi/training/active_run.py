@@ -77,11 +77,12 @@ def at_end(job: Job) -> bool:
     return progress(job) >= 1 and job.state.is_between
 
 
-def progress(job: Job) -> float:
-    """Measure how much of the budget is spent; 1 or more is the end."""
+def progress(job: Job, trained: float | None = None) -> float:
+    """Measure how much of the budget is spent; 1 or more is the end. trained: job's if None [s]."""
     counters = job.state.counters
     steps = counters.env_steps, counters.nominal_steps
-    return job.config.budget.spent(job.state.generation, *steps, job.trained)
+    trained = job.trained if trained is None else trained
+    return job.config.budget.spent(job.state.generation, *steps, trained)
 
 
 def check_directory_is_shared(job: Job) -> None:

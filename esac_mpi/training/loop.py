@@ -286,7 +286,7 @@ def display_row(job: Job, row: dict[str, Any], timing: dict[str, Any]) -> dict[s
     finite = fitness[np.isfinite(fitness)]
     return {
         "generation": job.state.generation,
-        "progress": min(active_run.progress(job), 1.0),
+        "progress": min(active_run.progress(job, timing["wall_seconds"]), 1.0),
         "env_steps": counters.env_steps,
         "fitness_mean": finite.mean() if finite.size else np.nan,
         "fitness_max": finite.max() if finite.size else np.nan,

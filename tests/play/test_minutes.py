@@ -10,6 +10,7 @@ from whole_runs import assert_same_run, science
 from words import words
 
 from esac_mpi.config import Budget, ConfigError, load
+from esac_mpi.host import log
 from esac_mpi.record import Run
 from esac_mpi.training import active_run
 
@@ -38,11 +39,17 @@ def test_a_run_that_time_ended_is_finished(tmp_path, monkeypatch):
         time.sleep(0.05)
         return save(*arguments)
 
+    shown = []
     monkeypatch.setattr(active_run, "checkpoint_if_due", slowly)
+    monkeypatch.setattr(log.Display, "update", lambda self, values: shown.append(values))
     limits = "--budget.generations 0 --budget.minutes 0.004"
     line = (*TINY_ES, *words(limits), "--run-dir", tmp_path / "run")
     assert started(*line) == 0
     count = Run.open(tmp_path / "run").generation
+    # each line counts its own generation's time, too
+    seconds = Run.open(tmp_path / "run").columns["timing/wall_seconds"]
+    shares = [values["progress"] for values in shown]
+    np.testing.assert_allclose(shares, np.minimum(seconds / 0.24, 1.0))
     assert started(*line) == 0
     assert Run.open(tmp_path / "run").generation == count
 
