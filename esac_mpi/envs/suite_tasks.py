@@ -1,10 +1,9 @@
 """DeepMind Control Suite tasks, bit for bit, without dm_control's cost per step.
 
-Each function takes the suite's environment of one domain and returns its closed loop: cartpole
-with the smooth reward, cheetah, fish-upright, humanoid but for its pure state, walker. Observation
-and reward are the suite's, in the order of operations and the types of its code; resets remain its
-own. Left out is what changes no bit: named indexing, the dictionary of observations, and the
-generality of `rewards.tolerance`. None of these tasks terminates.
+Each function takes the suite's environment of one domain and returns its closed loop: those of the
+suite's benchmark are here. Observation and reward are the suite's, in the order of operations and
+the types of its code; resets remain its own. Left out is what changes no bit: named indexing, the
+dictionary of observations, and the generality of `rewards.tolerance`. No task here terminates.
 
 The formulas are those of dm_control 1.0; anything else is left to the library.
 """
@@ -18,7 +17,22 @@ from typing import Any
 import mujoco
 import numpy as np
 from dm_control.rl.control import Environment, PhysicsError
-from dm_control.suite import cartpole, cheetah, fish, humanoid, walker
+from dm_control.suite import (
+    acrobot,
+    ball_in_cup,
+    cartpole,
+    cheetah,
+    finger,
+    fish,
+    hopper,
+    humanoid,
+    manipulator,
+    pendulum,
+    point_mass,
+    reacher,
+    swimmer,
+    walker,
+)
 from mujoco import mj_step, mj_step1, mj_step2
 
 from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Parts, power
@@ -26,36 +40,96 @@ from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Parts, pow
 VERSIONS = ("1.0.50",)
 VELOCITY = "torso_subtreelinvel"  # a sensor
 LIMBS = ("left_hand", "left_foot", "right_hand", "right_foot")
+PLANE = slice(0, 3, 2)  # x and z of a place, w and y of a quaternion
+TURNED = slice(8, 1, -6)  # zz and xz of an orientation
 GAUSSIAN = np.sqrt(-2 * np.log(0.1))  # the scale at which a tolerance falls to 0.1 at its margin
+LONG_TAIL = np.sqrt(1 / 0.1 - 1)  # the same of that form
 
 
 def own_loop(env: Any) -> ClosedLoop | None:
     """Return the closed loop of an environment as `suite.load` gives it; None if not of DOMAINS."""
     start = DOMAINS.get((type(env.task), type(env.physics)))
     plain = type(env) is Environment and not env._flat_observation and env.physics.legacy_step
-    variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_sparse", False)
+    variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_use_peg", False)
     if start is None or not plain or variant or version("dm_control") not in VERSIONS:
         return None
     return start(env)
+
+
+def acrobot_loop(env: Any) -> ClosedLoop:
+    """Play acrobot: pay for the tip at the target, or near it."""
+    data, model = env.physics.data.ptr, env.physics.model.ptr
+    arms, sparse = data.xmat[1:], env.task._sparse
+    radius = model.site("target").size[0]
+    calls, _, squared = _difference(data.site("target").xpos, data.site("tip").xpos)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        outside = np.sqrt(after[0]) - radius
+        return _inside(outside) if sparse else _gaussian(outside, 1), True
+
+    return _loop(env, [arms[:, 2], arms[:, 8], data.qvel], [squared], judge, calls)
+
+
+def ball_in_cup_loop(env: Any) -> ClosedLoop:
+    """Play ball_in_cup: pay for the ball in the cup."""
+    data, model = env.physics.data.ptr, env.physics.model.ptr
+    room = model.site("target").size[PLANE] - model.geom("ball").size[0]
+    traced = [data.site("target").xpos[PLANE], data.body("ball").xpos[PLANE]]
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        inside = (abs(after[0] - after[2]) < room[0]) & (abs(after[1] - after[3]) < room[1])
+        return 1.0 * inside, True
+
+    return _loop(env, [data.qpos, data.qvel], traced, judge)
 
 
 def cartpole_loop(env: Any) -> ClosedLoop:
     """Play cartpole: pay for the pole upright, the cart centred, and little control and speed."""
     data = env.physics.data.ptr
     poles, cart = data.xmat[2:], data.qpos[:1]
-    orientations, cosines = poles[:, 8:1:-6], poles[:, 8]  # zz and xz; zz
-    last = 2 + len(poles)
+    last = 1 + len(poles)
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        place, ctrl = after[0], after[1]
-        upright = [(cosine + 1) / 2 for cosine in after[2:last]]
-        centred = (1 + _gaussian(abs(place), 2)) / 2
-        little_control = (4 + _positive(1 - ctrl * ctrl)) / 5
+        upright = [(cosine + 1) / 2 for cosine in after[1:last]]
+        centred = (1 + _gaussian(abs(after[0]), 2)) / 2
         little_speed = (1 + reduce(np.minimum, [_bell(speed, 5) for speed in after[last:]])) / 2
-        return sum(upright) / len(poles) * little_control * little_speed * centred, True
+        reward = sum(upright) / len(poles) * _little_control(actions) * little_speed * centred
+        return reward, True
 
-    traced = [cart, data.ctrl, cosines, data.qvel[1:]]
-    return _loop(env, [cart, orientations, data.qvel], traced, judge)
+    def sparse(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        low, high = env.task._ANGLE_COSINE_RANGE
+        upright = [_inside(low - cosine) * _inside(cosine - high) for cosine in after[1:last]]
+        return _inside(abs(after[0]) - env.task._CART_RANGE[1]) * reduce(np.multiply, upright), True
+
+    traced = [cart, poles[:, 8], data.qvel[1:]]
+    observed = [cart, poles[:, TURNED], data.qvel]
+    return _loop(env, observed, traced, sparse if env.task._sparse else judge)
+
+
+def finger_loop(env: Any) -> ClosedLoop:
+    """Play finger: pay for spinning fast, or for the tip at the target."""
+    data, model = env.physics.data.ptr, env.physics.model.ptr
+    sensors = data.sensordata
+    tip, target, spinner = (data.sensor(n).data[PLANE] for n in ("tip", "target", "spinner"))
+    touch, place, goal, away = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(1)
+    calls, _, squared = _difference(goal, place)
+    calls = [
+        (np.log1p, sensors[14:16], touch),
+        (np.subtract, tip, spinner, place),
+        (np.subtract, target, spinner, goal),
+        *calls,
+        (np.sqrt, squared, away),
+        (np.subtract, away, model.site("target").size[:1], away),
+    ]
+    turns = isinstance(env.task, finger.Turn)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _inside(after[0] if turns else after[0] + finger._SPIN_VELOCITY), True
+
+    observed = [sensors[:2], place, sensors[2:5], touch]
+    if turns:
+        return _loop(env, [*observed, goal, away], [away], judge, calls)
+    return _loop(env, observed, [sensors[4:5]], judge, calls[:2])
 
 
 def fish_upright_loop(env: Any) -> ClosedLoop:
@@ -68,6 +142,118 @@ def fish_upright_loop(env: Any) -> ClosedLoop:
 
     joints = [data.joint(name).qpos for name in fish._JOINTS]
     return _loop(env, [*joints, upright, data.qvel], [upright], judge)
+
+
+def fish_swim_loop(env: Any) -> ClosedLoop:
+    """Play fish-swim: pay for the mouth at the target, and for being upright."""
+    data, model = env.physics.data.ptr, env.physics.model.ptr
+    mouth, upright = data.geom("mouth"), data.body("torso").xmat[8:]
+    radii = model.geom("mouth").size[0] + model.geom("target").size[0]
+    calls, local, squared = _difference(data.geom("target").xpos, mouth.xpos, mouth.xmat)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        there = _gaussian(np.sqrt(after[0]) - radii, 2 * radii)
+        return (7 * there + 0.5 * (after[1] + 1)) / 8, True
+
+    joints = [data.joint(name).qpos for name in fish._JOINTS]
+    return _loop(env, [*joints, upright, local, data.qvel], [squared, upright], judge, calls)
+
+
+def hopper_loop(env: Any) -> ClosedLoop:
+    """Play hopper: pay for standing, with little control or at a speed."""
+    data, speed = env.physics.data.ptr, hopper._HOP_SPEED
+    torso, foot = (data.body(name).xipos[2:] for name in ("torso", "foot"))
+    touch, hops = np.zeros(2), env.task._hopping
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        height = after[0] - after[1]
+        standing = _inside(hopper._STAND_HEIGHT - height) * _inside(height - 2)
+        more = _linear(speed - after[2], speed / 2, 0.5) if hops else _little_control(actions)
+        return standing * more, True
+
+    traced = [torso, foot, data.sensor(VELOCITY).data[:1]]
+    calls = [(np.log1p, data.sensordata[3:], touch)]
+    return _loop(env, [data.qpos[1:], data.qvel, touch], traced, judge, calls)
+
+
+def manipulator_loop(env: Any) -> ClosedLoop:
+    """Play manipulator with its ball: pay for the ball at the target, or near it."""
+    data, model = env.physics.data.ptr, env.physics.model.ptr
+    joints = [data.joint(name) for name in manipulator._ARM_JOINTS]
+    order = np.array([model.joint(name).qposadr[0] for name in manipulator._ARM_JOINTS])
+    angles, turned, touch = np.zeros(len(order)), np.zeros((2, len(order))), np.zeros(5)
+    calls, _, squared = _difference(data.site("ball").xpos, data.site("target_ball").xpos)
+    calls = [
+        (data.qpos.take, order, 0, angles),
+        (np.sin, angles, turned[0]),
+        (np.cos, angles, turned[1]),
+        (np.log1p, data.sensordata, touch),
+        *calls,
+    ]
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        close = manipulator._CLOSE
+        return _gaussian(np.sqrt(after[0]) - close, 2 * close), True
+
+    hand, ball, target = (
+        [data.body(name).xpos[PLANE], data.body(name).xquat[PLANE]]
+        for name in ("hand", "ball", "target_ball")
+    )
+    speeds = [joint.qvel for joint in joints]
+    of_ball = [data.joint(name).qvel for name in env.task._object_joints]
+    observed = [turned.T, *speeds, touch, *hand, *ball, *of_ball, *target]
+    return _loop(env, observed, [squared], judge, calls)
+
+
+def pendulum_loop(env: Any) -> ClosedLoop:
+    """Play pendulum: pay for the pole within some degrees of upright."""
+    data = env.physics.data.ptr
+    pole = data.body("pole").xmat
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _inside(pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1), True
+
+    return _loop(env, [pole[TURNED], data.qvel], [pole[8:]], judge)
+
+
+def point_mass_loop(env: Any) -> ClosedLoop:
+    """Play point_mass: pay for the mass near the target, and little control."""
+    data, size = env.physics.data.ptr, env.physics.model.ptr.geom("target").size[0]
+    calls, _, squared = _difference(data.geom("target").xpos, data.geom("pointmass").xpos)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _gaussian(np.sqrt(after[0]) - size, size) * _little_control(actions), True
+
+    return _loop(env, [data.qpos, data.qvel], [squared], judge, calls)
+
+
+def reacher_loop(env: Any) -> ClosedLoop:
+    """Play reacher: pay for the finger at the target."""
+    data = env.physics.data.ptr
+    radii = env.task._target_size + env.physics.model.ptr.geom("finger").size[0]
+    target, tip = (data.geom(name).xpos[:2] for name in ("target", "finger"))
+    calls, vector, squared = _difference(target, tip)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        return _inside(np.sqrt(after[0]) - radii), True
+
+    return _loop(env, [data.qpos, vector, data.qvel], [squared], judge, calls)
+
+
+def swimmer_loop(env: Any) -> ClosedLoop:
+    """Play swimmer: pay for the nose at the target, or near it."""
+    data, size = env.physics.data.ptr, env.physics.model.ptr.geom("target").size[0]
+    target, nose = (data.geom(name).xpos for name in ("target", "nose"))
+    calls, local, squared = _difference(target, nose, data.body("head").xmat, 2)
+    bodies = data.sensordata[12:].reshape(-1, 6)
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+        outside = np.sqrt(after[0]) - size
+        return _within(outside, 1 / (power(outside / (5 * size) * LONG_TAIL) + 1)), True
+
+    # of each body vx, vy and wz
+    speeds = [part for body in bodies for part in (body[:2], body[5:])]
+    return _loop(env, [data.qpos[3:], local, *speeds], [squared], judge, calls)
 
 
 def cheetah_loop(env: Any) -> ClosedLoop:
@@ -117,9 +303,7 @@ def humanoid_loop(env: Any) -> ClosedLoop:
         height, upward, speed, x, y = after
         standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
-        effort = np.maximum(1 - np.square(actions.astype(float)), 0.0)  # 1 at rest
-        little_control = (4 + np.add.reduce(effort, axis=-1) / effort.shape[-1]) / 5
-        reward = little_control * (standing * upright)
+        reward = _little_control(actions) * (standing * upright)
         if target:
             return reward * ((5 * _linear(target - speed, target, 0) + 1) / 6), True
         return reward * ((_bell(x, 2) + _bell(y, 2)) / 2), True
@@ -129,11 +313,22 @@ def humanoid_loop(env: Any) -> ClosedLoop:
 
 
 DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
+    (acrobot.Balance, acrobot.Physics): acrobot_loop,
+    (ball_in_cup.BallInCup, ball_in_cup.Physics): ball_in_cup_loop,
     (cartpole.Balance, cartpole.Physics): cartpole_loop,
     (cheetah.Cheetah, cheetah.Physics): cheetah_loop,
+    (finger.Spin, finger.Physics): finger_loop,
+    (finger.Turn, finger.Physics): finger_loop,
+    (fish.Swim, fish.Physics): fish_swim_loop,
     (fish.Upright, fish.Physics): fish_upright_loop,
-    (walker.PlanarWalker, walker.Physics): walker_loop,
+    (hopper.Hopper, hopper.Physics): hopper_loop,
     (humanoid.Humanoid, humanoid.Physics): humanoid_loop,
+    (manipulator.Bring, manipulator.Physics): manipulator_loop,
+    (pendulum.SwingUp, pendulum.Physics): pendulum_loop,
+    (point_mass.PointMass, point_mass.Physics): point_mass_loop,
+    (reacher.Reacher, reacher.Physics): reacher_loop,
+    (swimmer.Swimmer, swimmer.Physics): swimmer_loop,
+    (walker.PlanarWalker, walker.Physics): walker_loop,
 }  # by task and physics
 
 
@@ -168,11 +363,36 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
     return ClosedLoop(data, advance, observed, traced, judge)
 
 
-def _gaussian(outside: Any, margin: float) -> Any:
-    """Return rewards.tolerance, default form, of what lies `outside` bounds (within: 0 or less)."""
+def _difference(
+    end: np.ndarray, start: np.ndarray, frame: np.ndarray | None = None, size: int = 3
+) -> tuple[list[Call], np.ndarray, np.ndarray]:
+    """Return calls that make end - start, in a frame's coordinates if any, and its square.
+
+    And where they put the difference, cut to `size`, and its squared length.
+    """
+    vector, local, squared = np.zeros(len(end)), np.zeros(3), np.zeros(1)
+    calls: list[Call] = [(np.subtract, end, start, vector)]
+    if frame is not None:
+        calls.append((np.dot, vector, frame.reshape(3, 3), local))
+        vector = local[:size]
+    return [*calls, (np.dot, vector, vector, squared.reshape(()))], vector, squared
+
+
+def _within(outside: Any, beyond: Any) -> Any:
+    """Return rewards.tolerance of what lies `outside` bounds (within: 0 or less), else beyond."""
     if isinstance(outside, float):
-        return 1.0 if outside <= 0 else np.exp(-0.5 * (outside / margin * GAUSSIAN) ** 2)
-    return np.where(outside <= 0, 1.0, np.exp(-0.5 * power(outside / margin * GAUSSIAN)))
+        return 1.0 if outside <= 0 else beyond
+    return np.where(outside <= 0, 1.0, beyond)
+
+
+def _inside(outside: Any) -> Any:
+    """Return rewards.tolerance without a margin."""
+    return _within(outside, 0.0)
+
+
+def _gaussian(outside: Any, margin: float) -> Any:
+    """Return rewards.tolerance in its default form."""
+    return _within(outside, np.exp(-0.5 * power(outside / margin * GAUSSIAN)))
 
 
 def _bell(value: Any, margin: float) -> Any:
@@ -182,12 +402,11 @@ def _bell(value: Any, margin: float) -> Any:
 
 
 def _linear(outside: Any, margin: float, value_at_margin: float) -> Any:
-    """Return rewards.tolerance as `_gaussian` does, in its linear form."""
-    fall = outside / margin * (1 - value_at_margin)
-    if isinstance(outside, float):
-        return 1.0 if outside <= 0 else 1 - fall if fall < 1 else 0.0
-    return np.where(outside <= 0, 1.0, np.where(fall < 1, 1 - fall, 0.0))
+    """Return rewards.tolerance in its linear form."""
+    return _within(outside, np.maximum(1 - outside / margin * (1 - value_at_margin), 0.0))
 
 
-def _positive(value: Any) -> Any:
-    return max(value, 0.0) if isinstance(value, float) else np.maximum(value, 0.0)
+def _little_control(actions: np.ndarray) -> Any:
+    """Pay for little control, as the suite does: from 0.8 to 1, at rest."""
+    effort = np.maximum(1 - np.square(actions.astype(float)), 0.0)
+    return (4 + np.add.reduce(effort, axis=-1) / effort.shape[-1]) / 5
