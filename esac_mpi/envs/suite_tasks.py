@@ -35,8 +35,10 @@ from dm_control.suite import (
 )
 from mujoco import mj_step, mj_step1, mj_step2
 
-from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Parts, power
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Parts, power
 
+# the reward of what is traced after a step and of its action, or of n steps: arrays [n]
+Pay = Callable[[Any, np.ndarray], Any]
 VERSIONS = ("1.0.50",)
 VELOCITY = "torso_subtreelinvel"  # a sensor
 LIMBS = ("left_hand", "left_foot", "right_hand", "right_foot")
@@ -63,11 +65,11 @@ def acrobot_loop(env: Any) -> ClosedLoop:
     radius = model.site("target").size[0]
     calls, _, squared = _difference(data.site("target").xpos, data.site("tip").xpos)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         outside = np.sqrt(after[0]) - radius
-        return _inside(outside) if sparse else _gaussian(outside, 1), True
+        return _inside(outside) if sparse else _gaussian(outside, 1)
 
-    return _loop(env, [arms[:, 2], arms[:, 8], data.qvel], [squared], judge, calls)
+    return _loop(env, [arms[:, 2], arms[:, 8], data.qvel], [squared], pay, calls)
 
 
 def ball_in_cup_loop(env: Any) -> ClosedLoop:
@@ -76,11 +78,11 @@ def ball_in_cup_loop(env: Any) -> ClosedLoop:
     room = model.site("target").size[PLANE] - model.geom("ball").size[0]
     traced = [data.site("target").xpos[PLANE], data.body("ball").xpos[PLANE]]
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         inside = (abs(after[0] - after[2]) < room[0]) & (abs(after[1] - after[3]) < room[1])
-        return 1.0 * inside, True
+        return 1.0 * inside
 
-    return _loop(env, [data.qpos, data.qvel], traced, judge)
+    return _loop(env, [data.qpos, data.qvel], traced, pay)
 
 
 def cartpole_loop(env: Any) -> ClosedLoop:
@@ -89,21 +91,20 @@ def cartpole_loop(env: Any) -> ClosedLoop:
     poles, cart = data.xmat[2:], data.qpos[:1]
     last = 1 + len(poles)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         upright = [(cosine + 1) / 2 for cosine in after[1:last]]
         centred = (1 + _gaussian(abs(after[0]), 2)) / 2
         little_speed = (1 + reduce(np.minimum, [_bell(speed, 5) for speed in after[last:]])) / 2
-        reward = sum(upright) / len(poles) * _little_control(actions) * little_speed * centred
-        return reward, True
+        return sum(upright) / len(poles) * _little_control(actions) * little_speed * centred
 
-    def sparse(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay_sparsely(after: Any, actions: np.ndarray) -> Any:
         low, high = env.task._ANGLE_COSINE_RANGE
         upright = [_inside(low - cosine) * _inside(cosine - high) for cosine in after[1:last]]
-        return _inside(abs(after[0]) - env.task._CART_RANGE[1]) * reduce(np.multiply, upright), True
+        return _inside(abs(after[0]) - env.task._CART_RANGE[1]) * reduce(np.multiply, upright)
 
     traced = [cart, poles[:, 8], data.qvel[1:]]
     observed = [cart, poles[:, TURNED], data.qvel]
-    return _loop(env, observed, traced, sparse if env.task._sparse else judge)
+    return _loop(env, observed, traced, pay_sparsely if env.task._sparse else pay)
 
 
 def finger_loop(env: Any) -> ClosedLoop:
@@ -123,13 +124,13 @@ def finger_loop(env: Any) -> ClosedLoop:
     ]
     turns = isinstance(env.task, finger.Turn)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _inside(after[0] if turns else after[0] + finger._SPIN_VELOCITY), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _inside(after[0] if turns else after[0] + finger._SPIN_VELOCITY)
 
     observed = [sensors[:2], place, sensors[2:5], touch]
     if turns:
-        return _loop(env, [*observed, goal, away], [away], judge, calls)
-    return _loop(env, observed, [sensors[4:5]], judge, calls[:2])
+        return _loop(env, [*observed, goal, away], [away], pay, calls)
+    return _loop(env, observed, [sensors[4:5]], pay, calls[:2])
 
 
 def fish_upright_loop(env: Any) -> ClosedLoop:
@@ -137,11 +138,11 @@ def fish_upright_loop(env: Any) -> ClosedLoop:
     data = env.physics.data.ptr
     upright = data.body("torso").xmat[8:]  # zz
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _gaussian(abs(1 - after[0]), 1), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _gaussian(abs(1 - after[0]), 1)
 
     joints = [data.joint(name).qpos for name in fish._JOINTS]
-    return _loop(env, [*joints, upright, data.qvel], [upright], judge)
+    return _loop(env, [*joints, upright, data.qvel], [upright], pay)
 
 
 def fish_swim_loop(env: Any) -> ClosedLoop:
@@ -151,12 +152,12 @@ def fish_swim_loop(env: Any) -> ClosedLoop:
     radii = model.geom("mouth").size[0] + model.geom("target").size[0]
     calls, local, squared = _difference(data.geom("target").xpos, mouth.xpos, mouth.xmat)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         there = _gaussian(np.sqrt(after[0]) - radii, 2 * radii)
-        return (7 * there + 0.5 * (after[1] + 1)) / 8, True
+        return (7 * there + 0.5 * (after[1] + 1)) / 8
 
     joints = [data.joint(name).qpos for name in fish._JOINTS]
-    return _loop(env, [*joints, upright, local, data.qvel], [squared, upright], judge, calls)
+    return _loop(env, [*joints, upright, local, data.qvel], [squared, upright], pay, calls)
 
 
 def hopper_loop(env: Any) -> ClosedLoop:
@@ -165,15 +166,15 @@ def hopper_loop(env: Any) -> ClosedLoop:
     torso, foot = (data.body(name).xipos[2:] for name in ("torso", "foot"))
     touch, hops = np.zeros(2), env.task._hopping
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         height = after[0] - after[1]
         standing = _inside(hopper._STAND_HEIGHT - height) * _inside(height - 2)
         more = _linear(speed - after[2], speed / 2, 0.5) if hops else _little_control(actions)
-        return standing * more, True
+        return standing * more
 
     traced = [torso, foot, data.sensor(VELOCITY).data[:1]]
     calls = [(np.log1p, data.sensordata[3:], touch)]
-    return _loop(env, [data.qpos[1:], data.qvel, touch], traced, judge, calls)
+    return _loop(env, [data.qpos[1:], data.qvel, touch], traced, pay, calls)
 
 
 def manipulator_loop(env: Any) -> ClosedLoop:
@@ -191,9 +192,9 @@ def manipulator_loop(env: Any) -> ClosedLoop:
         *calls,
     ]
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         close = manipulator._CLOSE
-        return _gaussian(np.sqrt(after[0]) - close, 2 * close), True
+        return _gaussian(np.sqrt(after[0]) - close, 2 * close)
 
     hand, ball, target = (
         [data.body(name).xpos[PLANE], data.body(name).xquat[PLANE]]
@@ -202,7 +203,7 @@ def manipulator_loop(env: Any) -> ClosedLoop:
     speeds = [joint.qvel for joint in joints]
     of_ball = [data.joint(name).qvel for name in env.task._object_joints]
     observed = [turned.T, *speeds, touch, *hand, *ball, *of_ball, *target]
-    return _loop(env, observed, [squared], judge, calls)
+    return _loop(env, observed, [squared], pay, calls)
 
 
 def pendulum_loop(env: Any) -> ClosedLoop:
@@ -210,10 +211,10 @@ def pendulum_loop(env: Any) -> ClosedLoop:
     data = env.physics.data.ptr
     pole = data.body("pole").xmat
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _inside(pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _inside(pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1)
 
-    return _loop(env, [pole[TURNED], data.qvel], [pole[8:]], judge)
+    return _loop(env, [pole[TURNED], data.qvel], [pole[8:]], pay)
 
 
 def point_mass_loop(env: Any) -> ClosedLoop:
@@ -221,10 +222,10 @@ def point_mass_loop(env: Any) -> ClosedLoop:
     data, size = env.physics.data.ptr, env.physics.model.ptr.geom("target").size[0]
     calls, _, squared = _difference(data.geom("target").xpos, data.geom("pointmass").xpos)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _gaussian(np.sqrt(after[0]) - size, size) * _little_control(actions), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _gaussian(np.sqrt(after[0]) - size, size) * _little_control(actions)
 
-    return _loop(env, [data.qpos, data.qvel], [squared], judge, calls)
+    return _loop(env, [data.qpos, data.qvel], [squared], pay, calls)
 
 
 def reacher_loop(env: Any) -> ClosedLoop:
@@ -234,10 +235,10 @@ def reacher_loop(env: Any) -> ClosedLoop:
     target, tip = (data.geom(name).xpos[:2] for name in ("target", "finger"))
     calls, vector, squared = _difference(target, tip)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _inside(np.sqrt(after[0]) - radii), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _inside(np.sqrt(after[0]) - radii)
 
-    return _loop(env, [data.qpos, vector, data.qvel], [squared], judge, calls)
+    return _loop(env, [data.qpos, vector, data.qvel], [squared], pay, calls)
 
 
 def swimmer_loop(env: Any) -> ClosedLoop:
@@ -247,23 +248,23 @@ def swimmer_loop(env: Any) -> ClosedLoop:
     calls, local, squared = _difference(target, nose, data.body("head").xmat, 2)
     bodies = data.sensordata[12:].reshape(-1, 6)
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         outside = np.sqrt(after[0]) - size
-        return _within(outside, 1 / (power(outside / (5 * size) * LONG_TAIL) + 1)), True
+        return _within(outside, 1 / (power(outside / (5 * size) * LONG_TAIL) + 1))
 
     # of each body vx, vy and wz
     speeds = [part for body in bodies for part in (body[:2], body[5:])]
-    return _loop(env, [data.qpos[3:], local, *speeds], [squared], judge, calls)
+    return _loop(env, [data.qpos[3:], local, *speeds], [squared], pay, calls)
 
 
 def cheetah_loop(env: Any) -> ClosedLoop:
     """Play cheetah-run: observe all but x; the reward is the speed over 10 m/s."""
     data = env.physics.data.ptr
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
-        return _linear(cheetah._RUN_SPEED - after[0], cheetah._RUN_SPEED, 0), True
+    def pay(after: Any, actions: np.ndarray) -> Any:
+        return _linear(cheetah._RUN_SPEED - after[0], cheetah._RUN_SPEED, 0)
 
-    return _loop(env, [data.qpos[1:], data.qvel], [data.sensor(VELOCITY).data], judge)
+    return _loop(env, [data.qpos[1:], data.qvel], [data.sensor(VELOCITY).data], pay)
 
 
 def walker_loop(env: Any) -> ClosedLoop:
@@ -273,16 +274,16 @@ def walker_loop(env: Any) -> ClosedLoop:
     # xx and xz of every body; zz
     orientations, upward, height = data.xmat[1:, 0:3:2], torso.xmat[8:], torso.xpos[2:]
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, speed = after
         standing = _gaussian(walker._STAND_HEIGHT - height, walker._STAND_HEIGHT / 2)
         upright = (1 + upward) / 2
         reward = (3 * standing + upright) / 4
         if target:
             reward = reward * (5 * _linear(target - speed, target / 2, 0.5) + 1) / 6
-        return reward, True
+        return reward
 
-    return _loop(env, [orientations, height, data.qvel], [height, upward, speed], judge)
+    return _loop(env, [orientations, height, data.qvel], [height, upward, speed], pay)
 
 
 def humanoid_loop(env: Any) -> ClosedLoop:
@@ -299,17 +300,17 @@ def humanoid_loop(env: Any) -> ClosedLoop:
             (limb - place).dot(frame, extremity)  # in the torso's frame
         speed[0] = math.sqrt(horizontal.dot(horizontal))  # as np.linalg.norm
 
-    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
+    def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, speed, x, y = after
         standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
         reward = _little_control(actions) * (standing * upright)
         if target:
-            return reward * ((5 * _linear(target - speed, target, 0) + 1) / 6), True
-        return reward * ((_bell(x, 2) + _bell(y, 2)) / 2), True
+            return reward * ((5 * _linear(target - speed, target, 0) + 1) / 6)
+        return reward * ((_bell(x, 2) + _bell(y, 2)) / 2)
 
     observed = [data.qpos[7:], height, extremities, frame[2], velocity, data.qvel]
-    return _loop(env, observed, [height, frame[2, 2:], speed, horizontal], judge, [(reach,)])
+    return _loop(env, observed, [height, frame[2, 2:], speed, horizontal], pay, [(reach,)])
 
 
 DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
@@ -332,7 +333,7 @@ DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
 }  # by task and physics
 
 
-def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls = ()) -> ClosedLoop:
+def _loop(env: Any, observed: Parts, traced: Parts, pay: Pay, derive: Calls = ()) -> ClosedLoop:
     """Close the loop over control steps as of dm_control's Physics.step after set_control.
 
     It raises PhysicsError when MuJoCo warns. derive: calls that make what is observed or traced of
@@ -360,6 +361,10 @@ def _loop(env: Any, observed: Parts, traced: Parts, judge: Judge, derive: Calls 
         ]
     rest = [(mj_step, model, data, whole)] if whole else []
     advance = [*first, *rest, (mj_step1, model, data), (check,), *derive]
+
+    def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, bool]:
+        return pay(after, actions), True
+
     return ClosedLoop(data, advance, observed, traced, judge)
 
 
