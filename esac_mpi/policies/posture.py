@@ -32,9 +32,10 @@ class Body:
             raise Unusable(f"{env.id}: {root}: there is nothing to tilt")
         self._free = kinds[self._joint] == FREE
         self._body = int(self._model.jnt_bodyid[self._joint])
+        start = env.reset(0)
         try:
-            known = np.array_equal(env.reset(0), self._observation())
-        except (TypeError, ValueError):  # its _get_obs takes something, or gives no numbers
+            known = np.array_equal(start, self._observation())
+        except Exception:  # its _get_obs takes something, gives no numbers, or does something else
             known = False
         if not known:
             told = f"{env.id}: what it observes of a state that was set is not known"
@@ -85,11 +86,14 @@ class Body:
 
     def _observation(self) -> np.ndarray:
         env, task = self._env, library(self._env)
-        if hasattr(task, "_get_obs"):
-            return np.array(task._get_obs(), np.float32).reshape(-1)
-        if not hasattr(task, "physics"):
-            return np.zeros(0)
-        return env._flat(task.task.get_observation(task.physics))  # type: ignore[attr-defined]
+        if not hasattr(task, "_get_obs"):
+            return env._flat(task.task.get_observation(task.physics))  # type: ignore[attr-defined]
+        seen = task._get_obs()
+        if isinstance(seen, dict):
+            from gymnasium.spaces import flatten
+
+            seen = flatten(task.observation_space, seen)
+        return np.array(seen, np.float32).reshape(-1)
 
     def posture(self) -> tuple[float, float]:
         """Return (lean, forward positive [degrees], height of the body's centre of mass [m])."""

@@ -4,11 +4,12 @@ The steps of esac_mpi.envs change the library's own model and data, so a picture
 picture of the episode. Nothing here steps them.
 """
 
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +57,22 @@ def library(env: Env) -> Any:
 def simulator(env: Env) -> tuple[Any, Any] | None:
     """Return MuJoCo's (model, data) of a task, None where it has none."""
     task = library(env)
-    if hasattr(task, "physics"):
-        return task.physics.model.ptr, task.physics.data.ptr
-    state = getattr(task, "model", None), getattr(task, "data", None)
-    return state if [type(part).__name__ for part in state] == ["MjModel", "MjData"] else None
+    for holder in (getattr(task, "physics", None), task):
+        parts = getattr(holder, "model", None), getattr(holder, "data", None)
+        model, data = (getattr(part, "ptr", part) for part in parts)  # dm_control's hold them
+        if (type(model).__name__, type(data).__name__) == ("MjModel", "MjData"):
+            return model, data
+    return None
 
 
 def seconds_per_step(env: Env) -> float:
     """Return the simulated time of a step [s]; of a second for 50 where a task does not tell."""
     task = library(env)
-    if hasattr(task, "control_timestep"):
-        return float(task.control_timestep())
-    return float(
-        getattr(task, "dt", 0) or 1 / (getattr(task, "metadata", {}).get("render_fps") or 50)
-    )
+    for step in (getattr(task, "control_timestep", None), getattr(task, "dt", None)):
+        with suppress(TypeError, ValueError):  # a task's own may be anything
+            if 0 < (seconds := float(step() if callable(step) else step)) < math.inf:
+                return seconds
+    return 1 / (getattr(task, "metadata", {}).get("render_fps") or 50)
 
 
 class Camera:
@@ -112,8 +115,8 @@ class Camera:
             self._renderer.update_scene(state[1], self._viewpoint(*state))
             return self._renderer.render().copy()
         task = library(self._env)
-        task.render_mode = "rgb_array"
         try:
+            task.render_mode = "rgb_array"
             picture = np.asarray(task.render())
         except Exception as error:  # each library has its own
             raise Unusable(f"{self._env.id}: {error}") from error

@@ -9,6 +9,7 @@ import own_envs
 import pytest
 from commands import command, tool
 from conftest import ROOT
+from gymnasium.spaces import Box, Dict
 from saved_policies import constant
 
 from esac_mpi import Policy, envs
@@ -17,6 +18,7 @@ from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
 
 render = command("render")
+BALL = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
 
 
 def trial(lean, height) -> recovery.Trial:
@@ -143,6 +145,24 @@ def test_an_own_task_with_the_suites_physics_is_tilted_by_its_get_obs(monkeypatc
     assert np.degrees(observation[1]) == pytest.approx(30)  # z and pitch come first
 
 
+def test_an_own_task_that_observes_a_dict_is_tilted():
+    model = mujoco.MjModel.from_xml_string(BALL)
+    space = Dict(turned=Box(-1, 1, (1, 2)), height=Box(-9, 9, (1,)))
+    task = SimpleNamespace(model=model, data=mujoco.MjData(model), observation_space=space)
+
+    def observe():
+        _, _, height, w, _, y, _ = task.data.qpos
+        return {"turned": np.float32([[w, y]]), "height": np.float32([height])}
+
+    task._get_obs = observe
+    env = SimpleNamespace(id="Ball-v0", _env=task, reset=lambda seed: np.float32([1, 0, 0]))
+    leaning = posture.Body(env).tilt(60, np.random.default_rng(0))
+    assert leaning == pytest.approx([np.cos(np.pi / 6), 0.5, 0])
+    del task._get_obs
+    with pytest.raises(Unusable, match=r"give it a method _get_obs\(\)"):
+        posture.Body(env)
+
+
 def test_without_opengl_the_packages_are_named(tmp_path, monkeypatch, call):
     monkeypatch.setattr(stage, "PROBE", "raise SystemExit(1)")
     path = constant(tmp_path / "p.h5", "InvertedPendulum-v5", [0.0], -3.0, 3.0)
@@ -187,12 +207,17 @@ def test_files_that_cannot_be_written_are_refused_before_anything_is_drawn(
 
 
 def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
-    """A model and data of its own are not MuJoCo's; render() may return None, metadata no rate."""
+    """Model, data and physics may be no MuJoCo's; render() may return None, metadata no rate."""
     metadata = {"render_modes": ["rgb_array"], "render_fps": None}
-    task = SimpleNamespace(model={}, data=[], metadata=metadata, render=lambda: None)
+    task = SimpleNamespace(model={}, data=[], physics=0, metadata=metadata, render=lambda: None)
     env = SimpleNamespace(id="Own-v0", _env=task)
     assert stage.simulator(env) is None
-    assert stage.seconds_per_step(env) == 1 / 50
+    for task.dt in (None, 0.0, "0.1 s", lambda last: 1.0):
+        assert stage.seconds_per_step(env) == 1 / 50
+    task.dt, task.control_timestep = lambda: 0.1, None
+    assert stage.seconds_per_step(env) == 0.1
+    task.control_timestep = 0.2
+    assert stage.seconds_per_step(env) == 0.2
     with pytest.raises(Unusable, match=r"Own-v0: its render\(\) gave no picture"):
         stage.Camera(env).picture()
     task.render = lambda: np.zeros((2, 3, 3), np.uint8)
@@ -200,8 +225,7 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
 
 
 def test_a_free_camera_follows_what_moves(monkeypatch):
-    ball = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
-    model = mujoco.MjModel.from_xml_string(ball)
+    model = mujoco.MjModel.from_xml_string(BALL)
     task, seen = SimpleNamespace(model=model, data=mujoco.MjData(model)), []
     drawn = SimpleNamespace(
         update_scene=lambda data, view: seen.append((view.lookat[0], view.distance)),
