@@ -11,7 +11,7 @@ import numpy as np
 
 from esac_mpi.host import batch_system
 from esac_mpi.host.errors import RunError
-from esac_mpi.host.log import complain
+from esac_mpi.host.log import complain, warn_on_root
 from esac_mpi.host.stop import EndsRun
 
 
@@ -41,7 +41,8 @@ def on_all(world: Any, make: Callable[[], Any]) -> Any:
     made: Any = None
     refusal: Any = None
     try:
-        made = make()
+        with warn_on_root(world.rank):
+            made = make()
     except RunError as error:
         refusal = type(error), str(error), dict(vars(error))
     for found in world.gather(refusal):

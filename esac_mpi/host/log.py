@@ -9,6 +9,7 @@ import logging
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -41,6 +42,19 @@ def preserve_log() -> Iterator[None]:
         logger.setLevel(level)
         if errors is not None and hasattr(stdout, "reconfigure"):
             stdout.reconfigure(errors=errors)
+
+
+@contextmanager
+def warn_on_root(rank: int) -> Iterator[None]:
+    """Show on rank 0 alone what Python warns of, while all ranks do the same."""
+    shown, show = warnings.showwarning, lambda *said, **where: None
+    if rank:
+        warnings.showwarning = show
+    try:
+        yield
+    finally:
+        if warnings.showwarning is show:  # else the task has its own now
+            warnings.showwarning = shown
 
 
 def setup(rank: int, host: str, quiet: bool = False) -> None:

@@ -11,6 +11,7 @@ from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.world import World
 from esac_mpi.config import ConfigError
 from esac_mpi.envs import TaskError
+from esac_mpi.host import log
 from esac_mpi.host.errors import FAILED, WRONG_USAGE, describe_error
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.play import epsilon, rollout
@@ -48,7 +49,8 @@ def run_together(world: World, action: Callable[[], Any]) -> Any:
     failure = result = None
     world.watchdog.works_on("the set-up")
     try:
-        result = action()
+        with log.warn_on_root(world.rank):
+            result = action()
     except REFUSALS as error:
         said = str(error)
         if isinstance(error, MemoryError) and said.startswith("Unable to allocate"):  # numpy's

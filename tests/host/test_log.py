@@ -6,19 +6,24 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 from conftest import ROOT, environment, finish
 
+from esac_mpi.comm.command_ranks import on_all
 from esac_mpi.config import Config
 from esac_mpi.host import log, streams
 from esac_mpi.host.log import Display, compact, duration, figures
 from esac_mpi.play.params import Params
 from esac_mpi.training import loop
 from esac_mpi.training.active_run import Job
+from esac_mpi.training.check import ranks
+from esac_mpi.training.ended import run_together
 
 VALUES = {
     "generation": 120, "progress": 0.31, "env_steps": 1_230_000, "fitness_mean": 812.3,
@@ -247,3 +252,26 @@ def test_a_pipe_in_place_of_the_log_is_let_be(tmp_path):
         before = log.logger.handlers[:]
         log.append_to(tmp_path / "pipe", 0, "host")
         assert log.logger.handlers == before
+
+
+def look_at(world, make):
+    with mock.patch.object(ranks, "make_task", lambda config: make()):
+        ranks.look(Config(), world)
+
+
+@pytest.mark.parametrize("together", [run_together, on_all, look_at])
+def test_of_what_all_ranks_make_rank_0_alone_shows_warnings(together):
+    """Unless the task has a function of its own that shows them."""
+    watchdog = SimpleNamespace(works_on=lambda what: None)
+    for rank, shown in ((0, ["made"]), (1, [])):
+        world = SimpleNamespace(
+            rank=rank, node=0, hosts=["a", "a"], watchdog=watchdog, gather=lambda value: [value]
+        )
+        with warnings.catch_warnings(record=True, action="always") as seen:
+            together(world, lambda: warnings.warn("made", stacklevel=1))
+            assert [str(each.message) for each in seen] == shown
+            warnings.warn("played", stacklevel=1)
+            own = mock.Mock()
+            together(world, lambda own=own: setattr(warnings, "showwarning", own))
+            assert warnings.showwarning is own
+        assert str(seen[-1].message) == "played"

@@ -16,7 +16,7 @@ from esac_mpi.comm.node import free_memory
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import identity, probe
-from esac_mpi.host import affinity, threads
+from esac_mpi.host import affinity, log, threads
 from esac_mpi.host.log import duration
 from esac_mpi.training import provenance
 from esac_mpi.training.check.report import Line, format_ranges
@@ -50,9 +50,10 @@ def look(config: Config, world: World) -> tuple[envs.Env | None, Rank]:
     speed = 0.0
     start = done = time.perf_counter()
     try:
-        env = make_task(config)
-        done = time.perf_counter()
-        found = probe.probe(env)
+        with log.warn_on_root(world.rank):
+            env = make_task(config)
+            done = time.perf_counter()
+            found = probe.probe(env)
         speed = probe.PROBE_STEPS / (time.perf_counter() - done)
         if world.rank == 0:  # after these steps, as at a start: a reset may change the model
             made = identity.identity(env)
