@@ -68,7 +68,8 @@ def simulator(env: Env) -> tuple[Any, Any] | None:
 def seconds_per_step(env: Env) -> float:
     """Return the simulated time of a step [s]; of a second for 50 where a task does not tell."""
     task = library(env)
-    for step in (getattr(task, "control_timestep", None), getattr(task, "dt", None)):
+    told: list[Any] = [getattr(task, name, None) for name in ("control_timestep", "dt")]
+    for step in told:
         with suppress(TypeError, ValueError):  # a task's own may be anything
             if 0 < (seconds := float(step() if callable(step) else step)) < math.inf:
                 return seconds

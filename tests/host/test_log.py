@@ -255,7 +255,7 @@ def test_a_pipe_in_place_of_the_log_is_let_be(tmp_path):
 
 
 def look_at(world, make):
-    with mock.patch.object(ranks, "make_task", lambda config: make()):
+    with mock.patch.object(ranks, "make_task", side_effect=lambda config: make()):
         ranks.look(Config(), world)
 
 

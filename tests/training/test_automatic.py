@@ -106,6 +106,17 @@ def test_a_step_of_an_individual_is_measured_with_its_transition(monkeypatch):
     assert first.step_seconds(make_params(chosen, Line()), Line()) > 0
 
 
+@pytest.mark.parametrize(("long", "cost"), [(10.0, 2.0), (0.0, 1.0)])
+def test_slow_steps_are_measured_in_fewer_rounds(monkeypatch, long, cost):
+    steps = iter([3.0, 2.0, 4.0, 5.0, 6.0])
+    monkeypatch.setattr(first, "step_seconds", lambda params, env: next(steps))
+    monkeypatch.setattr(first.measured, "prepare", lambda params, env: None)
+    monkeypatch.setattr(first.measured, "measure", lambda ready, limit: (0.0, 6.0))
+    monkeypatch.setattr(first.measured, "LONG", long)
+    chosen = config.amend(Config(), {"policy.hidden": (8,)})
+    assert first.measure_costs(chosen, Line())[0] == {"esac.update_cost": cost}
+
+
 def test_costs_have_two_digits():
     rounded = {123.4: 120.0, 26.49: 26.0, 0.08765: 0.088, 0.0: 0.0}
     assert {cost: round_digits(cost) for cost in rounded} == rounded

@@ -113,7 +113,7 @@ def choose_device(config: Config, env: Env) -> tuple[str, str]:
         try:
             with process_state.preserve_state():
                 ready = measured.prepare(there, env)
-                seconds[device] = min(sum(measured.measure(ready, UPDATING)) for _ in range(ROUNDS))
+                seconds[device] = min(sum(measured.measure(ready, UPDATING)) for _ in rounds())
         except learners.NoDevice as error:
             return "cpu", f"learner on the CPU: {error}"
         del ready
@@ -155,10 +155,8 @@ def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
     probe.probe(env)  # which says what is wrong with a task
     with process_state.preserve_state():
         ready = measured.prepare(params, env)
-        rounds = [
-            (step_seconds(params, env), *measured.measure(ready, UPDATING)) for _ in range(ROUNDS)
-        ]
-    step, playing, updating = (min(each) for each in zip(*rounds, strict=True))
+        found = [(step_seconds(params, env), *measured.measure(ready, UPDATING)) for _ in rounds()]
+    step, playing, updating = (min(each) for each in zip(*found, strict=True))
     del ready
     learners.clear()
     if individuals:
@@ -170,6 +168,14 @@ def measure_costs(config: Config, env: Env) -> tuple[dict[str, float], float]:
         return costs, updating
     cost = updating + (playing - step) / share  # a phase's own steps cost one of the task's each
     return {"esac.update_cost": round_digits(max(cost, 0.0) / step)}, updating
+
+
+def rounds() -> Iterator[int]:
+    """Count the rounds: none is begun after measured.LONG, as where a step takes long."""
+    began = time.perf_counter()
+    for k in range(ROUNDS):
+        if not k or time.perf_counter() < began + measured.LONG:
+            yield k
 
 
 def step_seconds(params: Params, env: Env) -> float:
