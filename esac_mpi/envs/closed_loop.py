@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Sequence
+from inspect import isfunction
 from typing import Any, NamedTuple
 
 import mujoco
@@ -183,6 +184,19 @@ def is_unstable(error: BaseException) -> bool:
     """Whether an error is MuJoCo's about its physics, or dm_control's (not imported)."""
     of_suite = is_of(error, "dm_control.rl.control", "PhysicsError")
     return of_suite or isinstance(error, mujoco.FatalError)
+
+
+def is_patched(*parts: Any) -> bool:
+    """Whether objects, or their classes, have functions in place of the library's."""
+    for part in parts:
+        kind = type(part)
+        if any(callable(value) and hasattr(kind, name) for name, value in vars(part).items()):
+            return True
+        for base in kind.__mro__:
+            found = (getattr(value, "fget", value) for value in vars(base).values())
+            if any(isfunction(each) and each.__module__ != base.__module__ for each in found):
+                return True
+    return False
 
 
 def power(value: Any) -> Any:

@@ -23,7 +23,7 @@ from mujoco import mj_forward, mj_resetData, mj_rnePostConstraint, mj_step
 from numpy import maximum, minimum, square
 from numpy.random import PCG64, Generator
 
-from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Part, Parts, power
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Judge, Part, Parts, is_patched, power
 
 VERSION = "1.4."
 reduce_sum, accumulate = np.add.reduce, np.add.accumulate  # np.sum calls the first
@@ -208,7 +208,7 @@ def _has_defaults(task: Any) -> bool:
             same = value == parameter.default and type(value) is type(parameter.default)
         if not same:
             return False
-    return task.render_mode is None
+    return task.render_mode is None and not is_patched(task)
 
 
 def _loop(

@@ -35,7 +35,7 @@ from dm_control.suite import (
 )
 from mujoco import mj_step, mj_step1, mj_step2
 
-from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Parts, power
+from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Parts, is_patched, power
 
 # the reward of what is traced after a step and of its action, or of n steps: arrays [n]
 Pay = Callable[[Any, np.ndarray], Any]
@@ -53,7 +53,8 @@ def own_loop(env: Any) -> ClosedLoop | None:
     start = DOMAINS.get((type(env.task), type(env.physics)))
     plain = type(env) is Environment and not env._flat_observation and env.physics.legacy_step
     variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_use_peg", False)
-    if start is None or not plain or variant or version("dm_control") not in VERSIONS:
+    altered = variant or is_patched(env, env.task, env.physics)
+    if start is None or not plain or altered or version("dm_control") not in VERSIONS:
         return None
     return start(env)
 

@@ -13,6 +13,11 @@ import numpy as np
 import pytest
 from dm_control import suite
 from dm_control.rl.control import PhysicsError
+from dm_control.suite.cheetah import Cheetah
+from dm_control.suite.cheetah import Physics as CheetahPhysics
+from gymnasium.envs.mujoco import MujocoEnv
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+from gymnasium.envs.registration import EnvSpec
 from kinds_of_tasks import Library
 
 from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, warning_counts
@@ -181,6 +186,36 @@ def test_anything_else_is_left_to_the_library(id):
 def test_another_version_of_gymnasium_is_left_to_it(monkeypatch):
     monkeypatch.setattr(gymnasium, "__version__", "1.5.0")
     assert make("HalfCheetah-v5").closed_loop is None
+
+
+def gliding() -> gymnasium.Env:
+    task = HopperEnv()
+    task.do_simulation = lambda ctrl, steps: None
+    return task
+
+
+@pytest.mark.parametrize(
+    ("id", "kind", "name", "other"),
+    [
+        ("Hopper-v5", HopperEnv, "_get_rew", lambda self, *of: (7.0, {})),
+        ("Hopper-v5", HopperEnv, "is_healthy", property(lambda self: False)),
+        ("Hopper-v5", MujocoEnv, "do_simulation", lambda self, ctrl, steps: None),
+        ("dm_control/cheetah-run-v0", Cheetah, "get_reward", lambda self, physics: 7.0),
+        ("dm_control/cheetah-run-v0", CheetahPhysics, "speed", lambda self: 7.0),
+        ("Gliding-v0", None, "", None),
+    ],
+)
+def test_functions_that_a_users_code_replaces_are_the_tasks(id, kind, name, other, monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, "Gliding-v0", EnvSpec("Gliding-v0", gliding))
+    usual = make(id.replace("Gliding-v0", "Hopper-v5"))
+    if kind:
+        monkeypatch.setattr(kind, name, other)
+    answers = []
+    for env in (usual, make(id, 1000)):
+        env.reset(0)
+        answers.append([env.step(env.high)[1:] for _ in range(2)])
+        assert (env.closed_loop is None) is (env is not usual)
+    assert answers[0] != answers[1]
 
 
 def test_warning_counts_are_those_of_the_state_and_the_control():
