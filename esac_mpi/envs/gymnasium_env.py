@@ -21,6 +21,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+from gymnasium.wrappers import TimeLimit
 
 from esac_mpi.envs import (
     NO_KWARGS,
@@ -67,8 +68,9 @@ class GymnasiumEnv(Stepped):
                 raise TaskError(
                     f"{id} has {what} of no number at all; nothing can be learned there."
                 )
-        limit = self._env.spec.max_episode_steps if self._env.spec else None
-        self.horizon = task_horizon(id, limit or math.inf, horizon, REGISTERED)
+        # the spec has the outermost one's alone
+        limits = [each._max_episode_steps for each in self.layers if isinstance(each, TimeLimit)]
+        self.horizon = task_horizon(id, min(limits, default=math.inf), horizon, REGISTERED)
         self._action_shape, self._action_dtype = _shape(space), space.dtype
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)

@@ -59,8 +59,11 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     standardises = normalisation_of(config)
     if config.task.kwargs:
         yield f"task.kwargs {json.dumps(config.task.kwargs)}"
-    if config.task.horizon > env.horizon:
-        yield f"task.horizon {config.task.horizon}: unused, the task's limit is {env.horizon}"
+    limits = {"horizon": config.task.horizon}
+    limits["kwargs.max_episode_steps"] = config.task.kwargs.get("max_episode_steps", 0)
+    for name, asked in limits.items():
+        if asked > env.horizon != config.task.horizon:
+            yield f"task.{name} {asked}: unused, the task's limit is {env.horizon}"
     if "hidden" in names and config.policy.hidden == WIDE:
         yield f"policy.hidden {as_option(WIDE)}: for {env.observation_size} observations"
     if "linear_gain" in names and config.policy.linear_gain != GAIN:

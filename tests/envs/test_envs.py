@@ -4,10 +4,13 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import gymnasium
 import numpy as np
+import own_envs
 import pytest
 from conftest import ROOT, finish
 from dm_control.rl.control import PhysicsError
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.spaces import Box
 from kinds_of_tasks import CLOCKWISE, DISCRETE, SIMULATED, TASKS, Library, actions, play
 
@@ -148,6 +151,15 @@ def test_own_time_limit_truncates_and_is_not_prolonged(id):
     ends = [env.step(np.zeros_like(env.low))[2:] for _ in range(env.horizon)]
     assert env.horizon == TASKS[id][4]
     assert ends == [(False, False)] * (env.horizon - 1) + [(False, True)]
+
+
+def test_the_soonest_of_several_time_limits_counts(monkeypatch):
+    within = lambda: gymnasium.wrappers.TimeLimit(own_envs.Walk(), 7)  # noqa: E731
+    spec = EnvSpec("Within-v0", within, max_episode_steps=9)
+    monkeypatch.setitem(gymnasium.registry, "Within-v0", spec)
+    for env in (make("Within-v0"), make("Within-v0", kwargs={"max_episode_steps": 99})):
+        assert env.horizon == 7
+    assert make("Within-v0", kwargs={"max_episode_steps": 5}).horizon == 5
 
 
 @pytest.mark.parametrize(("discount", "ends"), [(1.0, (False, True)), (0.0, (True, False))])

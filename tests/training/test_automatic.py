@@ -279,10 +279,11 @@ def test_a_task_that_is_large_for_small_networks_is_told():
 
 
 def test_a_horizon_beyond_the_tasks_own_limit_is_told():
-    limits = {20: [], 21: ["task.horizon 21: unused, the task's limit is 20"]}
-    for asked, said in limits.items():
-        chosen = config.amend(Config(), {"task.horizon": asked})
-        assert [*describe_task(chosen, "", Line())] == said
+    for asked, said in ((20, []), (21, ["21: unused, the task's limit is 20"])):
+        for name in ("task.horizon", "task.kwargs.max_episode_steps"):
+            chosen = load([f"--{name}", str(asked)])[0]
+            told = [line for line in describe_task(chosen, "", Line()) if "unused" in line]
+            assert told == [f"{name} {line}" for line in said]
 
 
 @pytest.mark.parametrize("algorithm", ["esac", "sac"])
