@@ -14,13 +14,14 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple, flatten
 from gymnasium.wrappers import TimeLimit
 
 from esac_mpi.envs import (
@@ -37,6 +38,7 @@ from esac_mpi.envs.closed_loop import Stepped
 from esac_mpi.envs.identity import origin
 from esac_mpi.envs.mujoco_tasks import own_loop
 from esac_mpi.host import process_state
+from esac_mpi.host.errors import describe_error
 from esac_mpi.host.stop import EndsRun
 
 mujoco = import_mujoco()
@@ -194,12 +196,22 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     _refuse_pixels(id, env.observation_space)
     if isinstance(env.observation_space, Box):
         return env
-    if not env.observation_space.is_np_flattenable:
+    space = env.observation_space
+    if not getattr(space, "is_np_flattenable", False):
+        raise TaskError(f"{id} has the observations {space}; they cannot be flattened to an array.")
+    flat = gymnasium.wrappers.FlattenObservation(env)
+    flat.func = partial(_flatten, id, space)
+    return flat
+
+
+def _flatten(id: str, space: Space[Any], observation: Any) -> Any:
+    """Flatten an observation. Raises TaskError for one that is not of its space."""
+    try:
+        return flatten(space, observation)
+    except Exception as error:
         raise TaskError(
-            f"{id} has the observations {env.observation_space}; they cannot be flattened to an "
-            "array."
-        )
-    return gymnasium.wrappers.FlattenObservation(env)
+            f"{id}: an observation is not of its space, {space}: {describe_error(error)[0]}"
+        ) from error
 
 
 def _suggest(id: str) -> str:

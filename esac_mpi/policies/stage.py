@@ -83,7 +83,8 @@ class Camera:
         self._env, self._renderer = env, None
         state = simulator(env)
         if state is None:
-            if "rgb_array" not in getattr(library(env), "metadata", {}).get("render_modes", ()):
+            modes = getattr(library(env), "metadata", {}).get("render_modes")
+            if "rgb_array" not in (modes or ()):
                 raise Unusable(f"{env.id} has no picture: {NO_PICTURE}")
             return
         if os.environ.get("MUJOCO_GL") == "disabled":

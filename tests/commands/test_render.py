@@ -218,6 +218,10 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     assert stage.seconds_per_step(env) == 0.1
     task.control_timestep = 0.2
     assert stage.seconds_per_step(env) == 0.2
+    task.metadata = {"render_modes": None}
+    with pytest.raises(Unusable, match="Own-v0 has no picture"):
+        stage.Camera(env)
+    task.metadata = metadata
     with pytest.raises(Unusable, match=r"Own-v0: its render\(\) gave no picture"):
         stage.Camera(env).picture()
     task.render = lambda: np.zeros((2, 3, 3), np.uint8)

@@ -93,6 +93,7 @@ def test_images_are_refused_in_a_sentence(own, monkeypatch, space, image):
 @pytest.mark.parametrize(
     ("what", "space", "said"),
     [
+        ("observation", None, "^own_task:Push-v0 has the observations None; they cannot be"),
         ("observation", Box(-1, 1, (0,)), "^own_task:Push-v0 has observations of no number at all"),
         ("action", Box(-1, 1, (0,)), "^own_task:Push-v0 has actions of no number at all"),
         ("action", MultiDiscrete([2, 2]), r"has the actions MultiDiscrete\(\[2 2\]\)"),
@@ -137,6 +138,8 @@ def test_a_task_that_cannot_be_trained_on_is_refused_in_one_line(id, message):
     [
         ("reset", lambda env: ({}, {}), r"TypeError: .*argument 'seed' \(\S+, line \d+\)$"),
         ("step", lambda env, action: (env.state, 0.0, False, {}), "expected 5, got 4"),
+        ("reset", lambda env, **_: ({"b": np.zeros(3)}, {}), r"not of its space, Dict\(.*: 'a'$"),
+        ("step", lambda env, action: (np.zeros(5), 0.0, False, False, {}), r"of its space, Dict\("),
         ("step", lambda env, action: (env.state, None, False, False, {}), "one number, and twice"),
         ("step", lambda env, action: (env.state, np.nan, False, False, {}), "reward of every one"),
     ],
