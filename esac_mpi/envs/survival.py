@@ -8,6 +8,7 @@ which is its whole reward. On Ant an action costs up to 4: a fall at once would 
 
 import math
 from contextlib import suppress
+from inspect import getattr_static
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,11 @@ HARMLESS = {  # wrappers that leave rewards and the number of steps as they are
 def survival_bonus(env: Env) -> tuple[float, str]:
     """Find a task's bonus for a step alive; 0 where there is none, or it is not known, and why."""
     *wrappers, own = getattr(env, "layers", [env])
+    named = getattr_static(own, "healthy_reward", None)
     try:
-        bonus: Any = getattr(own, "_healthy_reward", None)
+        # where it is a property, it is 0 in a bad state
+        kept = named is None or isinstance(named, property)
+        bonus: Any = getattr(own, "_healthy_reward", None) if kept else None
         bonus = getattr(own, "healthy_reward", 0.0) if bonus is None else bonus
     except Exception as error:  # a property of a user's own
         return 0.0, f"its healthy_reward raises {type(error).__name__}"
@@ -37,10 +41,20 @@ def survival_bonus(env: Env) -> tuple[float, str]:
     for wrapper in wrappers if np.any(bonus) else ():
         if not any(is_of(wrapper, *harmless) for harmless in HARMLESS):
             return 0.0, f"its wrapper {type(wrapper).__name__} may change what a step pays"
+    if np.any(bonus) and is_inherited(own, named):
+        return 0.0, f"{type(own).__name__} may change what a step pays"
     with suppress(TypeError, ValueError):
         if 0 <= float(bonus) < math.inf:
             return float(bonus), ""
     return 0.0, f"its healthy_reward is {bonus!r:.80}"
+
+
+def is_inherited(own: Any, bonus: Any) -> bool:
+    """Whether a bonus is of a robot of Gymnasium's, whose reward the user's own code replaces."""
+    parts = [getattr_static(own, name, None) for name in ("step", "_get_rew")]
+    modules = [getattr(part, "__module__", "") for part in parts if part is not None]
+    shipped = getattr(getattr(bonus, "fget", None), "__module__", "").startswith("gymnasium.")
+    return shipped and not all(name.startswith("gymnasium.") for name in modules)
 
 
 def survival_shift(env: Env) -> tuple[float, str]:

@@ -8,6 +8,8 @@ import own_envs
 import pytest
 from conftest import LEARNER, POPULATION, ROUTINE
 from esac_by_hand import LAYOUT, Teacher, advance, make
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
+from gymnasium.envs.registration import EnvSpec
 from in_process import checked, started
 from small_learners import run_phase
 from small_runs import OPTIONS, begun
@@ -257,6 +259,35 @@ def test_the_start_says_the_number_and_goes_on_with_no_other(tmp_path, monkeypat
 )
 def test_the_bonus_for_survival_is_the_tasks(task, kwargs, bonus):
     assert survival_bonus(envs.make(task, 0, kwargs)) == (bonus, "")
+
+
+class Calm(HopperEnv):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, -float(np.square(action).sum()), *rest
+
+
+class Paid(Calm):
+    healthy_reward = 0.5
+
+
+class Tall(HopperEnv):
+    def reset_model(self):
+        return super().reset_model()
+
+
+@pytest.mark.parametrize(
+    ("robot", "found"),
+    [
+        (Calm, (0.0, "Calm may change what a step pays")),
+        (Paid, (0.5, "")),
+        (Tall, (1.0, "")),
+    ],
+)
+def test_a_robot_with_another_reward_names_its_own_bonus(robot, found, monkeypatch):
+    spec = EnvSpec("Own-v0", robot, max_episode_steps=9)
+    monkeypatch.setitem(gymnasium.registry, "Own-v0", spec)
+    assert survival_bonus(envs.make("Own-v0")) == found
 
 
 class Twice(gymnasium.Wrapper):
