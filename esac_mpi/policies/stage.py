@@ -17,6 +17,7 @@ import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.envs import Env
+from esac_mpi.host.errors import describe_error
 from esac_mpi.host.paths import has_suffix
 
 FONT = 22  # of a text on a picture [pixels]
@@ -121,7 +122,8 @@ class Camera:
             task.render_mode = "rgb_array"
             picture = np.asarray(task.render())
         except Exception as error:  # each library has its own
-            raise Unusable(f"{self._env.id}: {error}") from error
+            said, where = describe_error(error)
+            raise Unusable(f"{self._env.id}: its render() fails: {said} ({where})") from error
         if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
             wanted = "uint8 [height, width, 3]"
             raise Unusable(f"{self._env.id}: its render() gave no picture, {wanted}")

@@ -3,6 +3,7 @@
 import os
 from types import SimpleNamespace
 
+import gymnasium
 import mujoco
 import numpy as np
 import own_envs
@@ -223,6 +224,9 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
         stage.Camera(env)
     task.metadata = metadata
     with pytest.raises(Unusable, match=r"Own-v0: its render\(\) gave no picture"):
+        stage.Camera(env).picture()
+    task.render = lambda: gymnasium.Env().render()
+    with pytest.raises(Unusable, match=r"its render\(\) fails: NotImplementedError \(.*, line"):
         stage.Camera(env).picture()
     task.render = lambda: np.zeros((2, 3, 3), np.uint8)
     assert stage.Camera(env).picture().shape == (2, 3, 3)
