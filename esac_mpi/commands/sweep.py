@@ -21,22 +21,30 @@ from pathlib import Path
 
 from esac_mpi.analysis.command import out_path
 from esac_mpi.analysis.messages import Unusable, note
+from esac_mpi.config import ConfigError, automatic, load
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies import job_lists
-from esac_mpi.studies.experiments.sweeps import check, lines
+from esac_mpi.studies.experiments.sweeps import combinations, seeds
 
 
 def main(options: argparse.Namespace) -> Iterator[object]:
     """Write the list; yield its path, the number of runs, and how to submit them."""
-    known: set[tuple[str, ...]] = set()
     found: dict[Path, list[str]] = {}
     notes: set[str] = set()
     chosen: set[str] = set()
-    for line, run_dir in lines(options):
-        chosen |= check(line, known, notes)
-        if found.setdefault(run_dir, line) is not line:
-            lines_of = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
-            raise Unusable(f"two runs would share {run_dir}: {lines_of}")
+    grid, numbers = list(combinations(options)), seeds(options.seeds)
+    for begin, named, name in grid:
+        words = [*begin, *named]
+        try:
+            chosen.update(automatic(load(words, notes.add)[0]))
+        except ConfigError as error:
+            raise Unusable(f"{error}\n  in: {shlex.join(words)}") from error
+        for seed in numbers:
+            line = [*begin, "--seed", str(seed), *named]
+            run_dir = options.root / f"{name}-seed{seed}"
+            if found.setdefault(run_dir, line) is not line:
+                both = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"
+                raise Unusable(f"two runs would share {run_dir}: {both}")
     if chosen:
         notes.add(
             f"each run chooses {', '.join(sorted(chosen))} at its first start, by ranks and "
@@ -47,7 +55,7 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     list_of = [[*line, "--run-dir", str(run_dir)] for run_dir, line in found.items()]
     job_lists.write(options.out, list_of)
     yield options.out
-    yield f"{len(found)} runs, {len(known)} settings"
+    yield f"{len(found)} runs, {len(grid)} settings"
     yield from job_lists.submission(options.out, len(found))
     yield f"here     xargs -L 1 -a {shlex.quote(str(options.out))} mpirun -n 2 python -m esac_mpi"
 

@@ -1,13 +1,11 @@
-"""Runs of a grid, each as a line of the program's arguments and the directory that it runs in."""
+"""A grid of settings: the program's arguments for each, and what its runs are called."""
 
-import shlex
 from argparse import Namespace
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.config import ALGORITHMS, Config, ConfigError, automatic, load, read_toml
+from esac_mpi.config import ALGORITHMS, Config, read_toml
 from esac_mpi.config.fields import is_list
 from esac_mpi.config.reads import reads
 from esac_mpi.studies.experiments.plan import SEEDS, full_name
@@ -54,8 +52,8 @@ def tidy(text: str) -> str:
     return text.replace("/", "-").replace(":", "-").replace(" ", "x")
 
 
-def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
-    """Yield the arguments of every run but its directory, and the directory."""
+def combinations(options: Namespace) -> Iterator[tuple[list[str], list[str], str]]:
+    """Yield the grid: arguments before and after the seed, and a name. Raises Unusable."""
     starts = [
         ([str(path)], path.stem, read_toml(path).get("algorithm", Config.algorithm))
         for path in options.configs
@@ -69,30 +67,14 @@ def lines(options: Namespace) -> Iterator[tuple[list[str], Path]]:
     for arguments, name, own in starts:
         for algorithm in options.algorithms or [own]:
             values = fields(algorithm, options.set, algorithms)
-            for chosen, seed in product(product(*values), seeds(options.seeds)):
+            for chosen in product(*values):
                 varied = [
                     tidy(f"{key.split('.')[-1]}{value}")
                     for (key, value), many in zip(chosen, values, strict=True)
                     if many[1:]
                 ]
-                line = [*arguments, "--algorithm", algorithm, "--seed", str(seed)]
+                named: list[str] = []
                 for key, value in chosen:
-                    line += [f"--{key}", *(value.split() if is_list(key) else [value])]
-                yield line, options.root / "-".join([name, algorithm, *varied, f"seed{seed}"])
-
-
-def check(line: list[str], known: set[tuple[str, ...]], notes: set[str]) -> set[str]:
-    """Check a run's settings once for all its seeds; add what is said to notes. Raises Unusable.
-
-    Return the names of those that its first start chooses.
-    """
-    place = line.index("--seed")
-    key = (*line[:place], *line[place + 2 :])
-    if key in known:
-        return set()
-    known.add(key)
-    try:
-        config, _ = load(list(key), notes.add)
-    except ConfigError as error:
-        raise Unusable(f"{error}\n  in: {shlex.join(line)}") from error
-    return {*automatic(config)}
+                    named += [f"--{key}", *(value.split() if is_list(key) else [value])]
+                begin = [*arguments, "--algorithm", algorithm]
+                yield begin, named, "-".join([name, algorithm, *varied])
