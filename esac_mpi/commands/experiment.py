@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> Iterator[object]:
     found = design.experiment(options.id)
     every = design.runs(found, options.budget, options.root)
     runs = select_seeds(every, options.seeds, f"{found.id}, {options.budget}")
-    folder = design.folder_of(found, options.budget, options.root)
+    folder = every[0].run_dir.parent
     folder.mkdir(parents=True, exist_ok=True)
     ended, work = [], [run for run in runs if not running.is_done(run)]
     yield f"{folder}: {len(runs)} runs, {len(runs) - len(work)} finished"
@@ -66,15 +66,14 @@ def run(options: argparse.Namespace) -> Iterator[object]:
     if signals or any(one.end == "stopped" for one in ended):
         raise Unusable("stopped; the same command goes on", Interrupted.code)
     failed = [one.planned.run_dir.name for one in ended if one.end == "failed"]
-    yield from make_products(found, every, folder, options.budget, failed)
+    yield from make_products(found, every, options.budget, failed)
 
 
 def draw(options: argparse.Namespace) -> Iterator[object]:
     """Record and draw what there is. Raises Unusable."""
     found = design.experiment(options.id)
     runs = design.runs(found, options.budget, options.root)
-    folder = design.folder_of(found, options.budget, options.root)
-    yield from make_products(found, runs, folder, options.budget)
+    yield from make_products(found, runs, options.budget)
 
 
 def measure_random(options: argparse.Namespace) -> Iterator[object]:

@@ -226,21 +226,11 @@ def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
             )
 
 
-def budget_named(found: Experiment, name: str) -> Budget:
-    """Return a budget by its name. Raises Unusable."""
+def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
+    """Return the checked runs of a budget, seed after seed, all in one folder. Raises Unusable."""
     if name not in found.budgets:
         raise Unusable(f"{found.id} has no budget '{name}'; it has {', '.join(found.budgets)}")
-    return found.budgets[name]
-
-
-def folder_of(found: Experiment, budget: str, root: Path) -> Path:
-    """Return the folder of an experiment at a budget."""
-    return root / f"{found.id}-{budget}"
-
-
-def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
-    """Return the checked runs of a budget, seed after seed. Raises Unusable."""
-    b = budget_named(found, name)
+    b = found.budgets[name]
     compared = product(
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
     )
@@ -249,7 +239,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     made: dict[Path, Planned] = {}
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
-        where = folder_of(found, name, root) / "-".join(parts)
+        where = root / f"{found.id}-{name}" / "-".join(parts)
         config = replace(run.config, seed=seed)
         one = replace(run, seed=seed, ranks=ranks, run_dir=where, config=config)
         if made.setdefault(where, one) is not one:

@@ -14,13 +14,14 @@ from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
 
 
 def make_products(
-    found: Experiment, runs: list[Planned], folder: Path, budget: str, failed: Iterable[str] = ()
+    found: Experiment, runs: list[Planned], budget: str, failed: Iterable[str] = ()
 ) -> Iterator[object]:
     """Write results.csv and the products; yield the files.
 
     Raises Unusable where there is no run to make them from, or one of other settings; at the end
     for products that failed, and for the runs that had: failed.
     """
+    folder = runs[0].run_dir.parent
     opened = [(run, running.open_files(run), running.is_done(run)) for run in runs]
     there = [
         (run, files, over) for run, files, over in opened if files is not None and files.generation

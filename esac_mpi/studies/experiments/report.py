@@ -54,12 +54,11 @@ def as_options(settings: dict[str, Any]) -> str:
 def jobs(id: str, budget_name: str, root: Path) -> Iterator[object]:
     """Write a list of jobs for each number of ranks; yield how to submit them. Raises Unusable."""
     found = design.experiment(id)
-    cores = design.budget_named(found, budget_name).cores
     by_ranks: dict[int, list[Planned]] = {}
     for run in design.runs(found, budget_name, root):
-        by_ranks.setdefault(ranks_of(run, cores), []).append(run)
+        by_ranks.setdefault(ranks_of(run, found.budgets[budget_name].cores), []).append(run)
     for ranks, group in sorted(by_ranks.items()):
-        out = design.folder_of(found, budget_name, root) / f"jobs-{ranks}-ranks.txt"
+        out = group[0].run_dir.with_name(f"jobs-{ranks}-ranks.txt")
         job_lists.write(out, [run.arguments for run in group])
         yield f"{out}: {len(group)} jobs of {ranks} rank{'s' if ranks > 1 else ''}"
         yield from job_lists.submission(out, len(group), ranks)
