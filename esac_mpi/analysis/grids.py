@@ -9,13 +9,13 @@ from esac_mpi.analysis import figures
 from esac_mpi.analysis.colours import Look, looks
 from esac_mpi.analysis.curves import Axis, Curve
 from esac_mpi.analysis.figures import Axes, Figure
+from esac_mpi.analysis.groups import Labelled
 from esac_mpi.analysis.intervals import interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, shorten
 
 POINTS = 100  # at which a group is summarised
 SHORT = 0.8  # of the longest run of a group: shorter ones are named
 Quantity = Callable[[Any, Axis], Curve]  # of a run, be it files or rows of results
-Groups = dict[str, dict[str, list[Any]]]  # {title of a panel: {label: runs}}
 
 
 def interpolate(curves: list[Curve], name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +54,7 @@ def draw_group(axes: Axes, name: str, curves: list[Curve], look: Look, seeds: bo
 
 
 def draw(
-    groups: Groups,
+    groups: Labelled,
     quantities: dict[str, Quantity],
     x: Axis,
     title: str,

@@ -5,7 +5,8 @@ task and algorithm, so that two presets of ESAC, or two values of a swept field,
 as if they were seeds.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import repeat
 from pathlib import PurePath
 from typing import Any
 
@@ -17,6 +18,7 @@ from esac_mpi.config.reads import reads
 from esac_mpi.record import RunFiles
 
 Groups = dict[str, dict[str, list[RunFiles]]]  # {task: {label: runs}}
+Labelled = dict[str, dict[str, list[Any]]]  # the same of runs, be they files or rows of results
 # settings that decide nothing of what a run learns
 IRRELEVANT = FREE | WARN | {"algorithm", "seed", "task.id", "evaluation", "learner.threads"}
 NEAR = 2.0  # costs that are measured on one kind of machine: its noise, and other jobs beside
@@ -158,9 +160,7 @@ def note_chosen(runs: list[RunFiles], names: list[str]) -> None:
         )
 
 
-def relabel(
-    groups: dict[str, dict[str, list[Any]]], labels: Sequence[str]
-) -> dict[str, dict[str, list[Any]]]:
+def relabel(groups: Labelled, labels: Sequence[str]) -> Labelled:
     """Relabel the groups, one label each in the order of a legend. Raises Unusable."""
     there = list(dict.fromkeys(label for found in groups.values() for label in found))
     # a legend leaves out what begins with _
@@ -177,11 +177,11 @@ def relabel(
     }
 
 
-def refuse_twins(runs: list[RunFiles]) -> None:
-    """Raise Unusable if two runs of a group have the same seed."""
-    seen: dict[int, RunFiles] = {}
-    for run in runs:
-        if (twin := seen.setdefault(run.config.seed, run)) is not run:
+def refuse_twins(runs: list[RunFiles], values: Iterable[Any] = repeat("")) -> None:
+    """Raise Unusable if two runs of a group have the same seed and value of what is swept."""
+    seen: dict[Any, RunFiles] = {}
+    for run, value in zip(runs, values, strict=False):
+        if (twin := seen.setdefault((run.config.seed, value), run)) is not run:
             raise Unusable(
                 f"{twin.path} and {run.path} are the same seed of the same task and settings:"
                 " leave one of them out"

@@ -12,8 +12,8 @@ from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.colours import COLOURS, looks
 from esac_mpi.analysis.curves import Axis, column, per_generation
 from esac_mpi.analysis.figures import Figure
-from esac_mpi.analysis.grids import Groups, Quantity, draw
-from esac_mpi.analysis.groups import grouped, relabel
+from esac_mpi.analysis.grids import Quantity, draw
+from esac_mpi.analysis.groups import Labelled, grouped, relabel
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import HALVES, POLICIES, describe_better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
@@ -151,7 +151,7 @@ def figure(
 
 
 def draw_curves(
-    groups: Groups,
+    groups: Labelled,
     what: str,
     rows: dict[str, Quantity],
     x: str | None,

@@ -86,14 +86,11 @@ def measure_sweep(
     points = []
     for task, row in grouped(runs, names).items():
         for label, group in row.items():
-            by_value: dict[Any, list[RunFiles]] = {}
-            for run in group:
-                value = settings(run)[full_name(run, field)]
-                by_value.setdefault(value, []).append(run)
+            values = [settings(run)[full_name(run, field)] for run in group]
+            refuse_twins(group, values)
+            for run, value in zip(group, values, strict=True):
                 found = outcome(run, measure, At(at_steps or np.inf), policy)
                 points.append(Point(task, label, value, found, run.path.name))
-            for twins in by_value.values():
-                refuse_twins(twins)
     return sort_lines(points, field)
 
 

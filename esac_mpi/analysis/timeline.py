@@ -21,7 +21,7 @@ from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_tu
 from esac_mpi.analysis.curves import column, position
 from esac_mpi.analysis.figures import Axes, Figure, figure_size, name_axis, plt
 from esac_mpi.analysis.measures import PARTS, read_busy, seconds
-from esac_mpi.analysis.times import activities, has_members
+from esac_mpi.analysis.times import activities, population_of
 from esac_mpi.record import RunFiles
 
 ACTIVITIES = {
@@ -68,7 +68,7 @@ def segments(run: RunFiles, generation: int) -> list[Bar]:
     if recorded.has_phase_beside(run)[generation] and not lesson:
         found.append(Bar(0, "learner", begun + spent[0], part["evaluate"] - spent[0]))
     for rank in there:
-        if has_members(run):
+        if population_of(run):
             members, children = shares(run, generation, rank, float(spent[rank]))
             lane, height = (rank, 1.0) if rank else ((upper - 1) / 2, upper)
             found.append(Bar(lane, "members", start if rank else begun, members, height))

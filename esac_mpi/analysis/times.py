@@ -24,9 +24,9 @@ from esac_mpi.record import RunFiles
 # ---- activities
 
 
-def has_members(run: RunFiles) -> bool:
-    """Whether a run has a population: without one, the ranks' busy time is the learner's."""
-    return "metrics/fitness" in run.columns
+def population_of(run: RunFiles) -> int:
+    """Return the size of a run's population; 0: none, and the ranks' busy time is the learner's."""
+    return run.columns.shapes.get("metrics/fitness", (0, 0))[1]
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:
@@ -53,7 +53,7 @@ def of_generations(run: RunFiles) -> dict[str, np.ndarray]:
     if not recorded.has_lessons(run):
         beside = recorded.has_phase_beside(run) * np.maximum(seconds(run, "evaluate") - root, 0)
         learner = seconds(run, "learn") + beside
-    if has_members(run):
+    if population_of(run):
         return {"members": total, "learner": learner, **update}
     return {"episodes": np.maximum(total - root, 0), "learner": learner, **update}
 
@@ -96,12 +96,6 @@ def idle(run: RunFiles, generations: slice) -> float:
 
 
 # ---- time of a generation, by algorithm, population size and ranks
-
-
-def population_of(run: RunFiles) -> int:
-    """Return the size of a run's population, 0 without one."""
-    fitness = column(run, "metrics/fitness")
-    return fitness.shape[1] if fitness.ndim == 2 else 0
 
 
 def measure_rest(run: RunFiles, last: int) -> float:
