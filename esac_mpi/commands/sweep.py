@@ -33,14 +33,13 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     notes: set[str] = set()
     chosen: set[str] = set()
     grid, numbers = list(combinations(options)), seeds(options.seeds)
-    for begin, named, name in grid:
-        words = [*begin, *named]
+    for words, name in grid:
         try:
             chosen.update(automatic(load(words, notes.add)[0]))
         except ConfigError as error:
             raise Unusable(f"{error}\n  in: {shlex.join(words)}") from error
         for seed in numbers:
-            line = [*begin, "--seed", str(seed), *named]
+            line = [*words, "--seed", str(seed)]
             run_dir = options.root / f"{name}-seed{seed}"
             if found.setdefault(run_dir, line) is not line:
                 both = f"{shlex.join(found[run_dir])} and {shlex.join(line)}"

@@ -30,8 +30,8 @@ def test_sweep_writes_the_grid(tmp_path, swept):
     assert [line.split() for line in told[2:4]] == [slurm.split(), pbs.split()]
     assert len(lines) == 36
     first = (
-        "--task.id Ant-v5 --algorithm esac --seed 0 --esac.sigma 0.1 --esac.winner_pull 1e-6 "
-        "--policy.hidden 8 8"
+        "--task.id Ant-v5 --algorithm esac --esac.sigma 0.1 --esac.winner_pull 1e-6 "
+        "--policy.hidden 8 8 --seed 0"
     )
     name = "Ant-v5-esac-sigma0.1-winner_pull1e-6-seed0"
     assert lines[0] == f"{first} --run-dir {tmp_path}/runs/{name}"

@@ -128,10 +128,11 @@ settings.budget.generations = 4
 """
     runs = planned(tmp_path / "t.toml", text)
     grid, seeds = sweeps.combinations(options), sweeps.seeds(options.seeds)
-    lines = [[*a, "--seed", str(seed), *b] for a, b, _ in grid for seed in seeds]
+    lines = [[*words, "--seed", str(seed)] for words, _ in grid for seed in seeds]
     assert sorted(run.line for run in runs) == sorted(lines)
     words = runs[0].arguments
-    assert words[-4:] == ["--es.sigma", "0.1", "--run-dir", str(runs[0].run_dir)]
+    assert words[-6:-4] == ["--es.sigma", "0.1"]
+    assert words[-4:] == ["--seed", "0", "--run-dir", str(runs[0].run_dir)]
     assert load(words)[0].run_dir == str(runs[0].run_dir)
 
 

@@ -213,19 +213,6 @@ def check_names(found: Experiment, budget: Budget, source: str) -> None:
         )
 
 
-def refuse_one_task_twice(found: Experiment, settled: list[Planned]) -> None:
-    """Raise Unusable where two tasks have one id, by which results are told apart."""
-    names: dict[tuple[str, str, str], str] = {}
-    for run in settled:
-        id = run.config.task.id
-        one = names.setdefault((id, run.variant, run.value), run.task)
-        if one != run.task:
-            raise Unusable(
-                f"{found.id}: tasks {one} and {run.task} are both {id}, and results know a task by "
-                "its id: make two experiments of them"
-            )
-
-
 def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
     """Return the checked runs of a budget, seed after seed, all in one folder. Raises Unusable."""
     if name not in found.budgets:
@@ -235,8 +222,8 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
     )
     settled = [plan(found, b, *one) for one in compared]
-    refuse_one_task_twice(found, settled)
     made: dict[Path, Planned] = {}
+    recorded: dict[tuple[str, str, str, int], Planned] = {}  # by what tells results apart
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
         parts = [run.run_dir.name, f"seed{seed}", *([f"ranks{ranks}"] if ranks else [])]
         where = root / f"{found.id}-{name}" / "-".join(parts)
@@ -244,16 +231,22 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         one = replace(run, seed=seed, ranks=ranks, run_dir=where, config=config)
         if made.setdefault(where, one) is not one:
             raise Unusable(f"{found.id}: two runs would share {where}: choose other names")
+        id = config.task.id
+        if (twin := recorded.setdefault((id, one.label, one.value, seed), one)) is not one:
+            raise Unusable(
+                f"{found.id}: tasks {twin.task} and {one.task} are both {id}, and results know a "
+                "task by its id: make two experiments of them"
+            )
     return list(made.values())
 
 
 def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
     """Plan seed 0 without ranks; its directory is the first part of a name. Raises Unusable."""
     path, _ = found.tasks[task]
-    settings, algorithm = resolve_settings(found, b, task, variant, value)
+    settings = resolve_settings(found, b, task, variant, value)
     text = "" if value is None else format_value(tuple(value) if isinstance(value, list) else value)
     parts = [task, variant, *([f"{found.field.split('.')[-1]}{text}"] if text else [])]
-    config = settled(from_file(path), {**settings, "algorithm": algorithm})
+    config = settled(from_file(path), settings)
     what = f"{found.id}: {task}, {variant}"
     try:
         check(config)
@@ -269,29 +262,25 @@ def file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+_]+", "-", text).strip("-")
 
 
-def resolve_settings(
-    found: Experiment, b: Budget, task: str, variant: str, value: Any
-) -> tuple[Settings, str]:
-    """Return the settings beyond the configuration file, and the algorithm. Raises Unusable."""
+def resolve_settings(found: Experiment, b: Budget, task: str, variant: str, value: Any) -> Settings:
+    """Return the settings beyond the configuration file, the algorithm first. Raises Unusable."""
     path, own = found.tasks[task]
     mine = found.variants[variant] | b.for_variant.get(variant, {})
     time = {"budget.minutes": b.seconds / 60} if b.seconds else {}
-    settings = found.settings | own | b.settings | time | b.for_task.get(task, {}) | mine
     base = from_file(path)
-    algorithm = settings.pop("algorithm", base.get("algorithm", Config.algorithm))
+    settings = {"algorithm": base.get("algorithm", Config.algorithm)} | found.settings | own
+    settings |= b.settings | time | b.for_task.get(task, {}) | mine
     if value is not None:
-        beside = {**base, **settings, "algorithm": algorithm}
-        name = full_name(algorithm, found.field)
-        settings |= from_table({name: value}, f"{found.id}: sweep", beside)
-    config = settled(base, {**settings, "algorithm": algorithm})
-    for name, why in find_unread(config, settings).items():
+        name = full_name(settings["algorithm"], found.field)
+        settings |= from_table({name: value}, f"{found.id}: sweep", base | settings)
+    for name, why in find_unread(settled(base, settings), settings).items():
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
         del settings[name]
     limits = {name for name in settings if name.startswith("budget.")}
     if limits:  # an experiment that names a limit means no other
         settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
-    return settings, algorithm
+    return settings
 
 
 @cache

@@ -88,10 +88,9 @@ class Planned:
     def line(self) -> list[str]:
         """Its arguments but for its directory."""
         line = [self.file] if self.file else []
-        line += ["--algorithm", self.config.algorithm, "--seed", str(self.seed)]
         for name, value in self.settings.items():
             line += [f"--{name}", *as_words(value)]
-        return line
+        return [*line, "--seed", str(self.seed)]
 
     @property
     def arguments(self) -> list[str]:

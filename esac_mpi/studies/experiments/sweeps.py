@@ -52,8 +52,8 @@ def tidy(text: str) -> str:
     return text.replace("/", "-").replace(":", "-").replace(" ", "x")
 
 
-def combinations(options: Namespace) -> Iterator[tuple[list[str], list[str], str]]:
-    """Yield the grid: arguments before and after the seed, and a name. Raises Unusable."""
+def combinations(options: Namespace) -> Iterator[tuple[list[str], str]]:
+    """Yield the grid: arguments but for the seed, and a name. Raises Unusable."""
     starts = [
         ([str(path)], path.stem, read_toml(path).get("algorithm", Config.algorithm))
         for path in options.configs
@@ -73,8 +73,7 @@ def combinations(options: Namespace) -> Iterator[tuple[list[str], list[str], str
                     for (key, value), many in zip(chosen, values, strict=True)
                     if many[1:]
                 ]
-                named: list[str] = []
+                words = [*arguments, "--algorithm", algorithm]
                 for key, value in chosen:
-                    named += [f"--{key}", *(value.split() if is_list(key) else [value])]
-                begin = [*arguments, "--algorithm", algorithm]
-                yield begin, named, "-".join([name, algorithm, *varied])
+                    words += [f"--{key}", *(value.split() if is_list(key) else [value])]
+                yield words, "-".join([name, algorithm, *varied])
