@@ -103,25 +103,27 @@ class Study:
 def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[str]) -> Study:
     """Score an experiment; left_out: names of tasks and variants. Raises Unusable."""
     labels = list(dict.fromkeys(label for groups in sections.values() for label in groups))
-    check_names(left_out, [*sections, *labels])
+    names = [*sections, *labels]
+    if unknown := [name for name in left_out if name not in names]:
+        told = f"no task or variant of these files; there are {'; '.join(names)}"
+        raise Unusable(f"--leave-out '{unknown[0]}': {told}")
     found = Study([label for label in labels if label not in left_out])
     for title, groups in sections.items():
         if title in left_out:
             found.absent[title] = "left out, as asked"
             continue
-        runs = [trace for label in found.variants for trace in groups.get(label, [])]
-        there = [run for run in runs if run.has(FIELD)]
+        own = {label: groups.get(label, []) for label in found.variants}
+        there = [run for runs in own.values() for run in runs if run.has(FIELD)]
         limit = wall.limit(there, FIELD) if there else wall.seconds
-        for run, value in zip(runs, values(runs, WALL, limit, FIELD), strict=True):
-            if np.isnan(value):
-                found.unfinished.append(run)
-            elif run.ended_before(limit):
-                found.short.append(run)
-        for label in found.variants:
-            age = greatest_age(groups.get(label, []), limit, FIELD)
-            found.ages[label] = max(found.ages.get(label, 0.0), age)
+        returns: dict[str, np.ndarray] = {}
+        for label, runs in own.items():
+            made = np.isfinite(values(runs, WALL, limit, FIELD))
+            scored = list(compress(runs, made))
+            found.unfinished.extend(compress(runs, ~made))
+            found.short.extend(run for run in scored if run.ended_before(limit))
+            found.ages[label] = max(found.ages.get(label, 0.0), greatest_age(runs, limit, FIELD))
+            returns[label] = np.array([chosen_return(run, limit) for run in scored])
         zero, one = bounds(groups, random, limit)
-        returns = {label: scores(groups.get(label, []), limit) for label in found.variants}
         lacking = [label for label, seeds in returns.items() if not len(seeds)]
         if not one > zero:
             found.absent[title] = "no run is ahead of random actions yet"
@@ -133,22 +135,6 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
         why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
         raise Unusable(f"nothing to aggregate yet: {why}")
     return found
-
-
-def check_names(given: list[str], there: list[str]) -> None:
-    """Raise Unusable for the name of a task or variant that is not there."""
-    for name in given:
-        if name not in there:
-            raise Unusable(
-                f"--leave-out '{name}': no task or variant of these files;"
-                f" there are {'; '.join(there)}"
-            )
-
-
-def scores(runs: list[Trace], limit: float) -> np.ndarray:
-    """Return the returns at the limit of the runs that have a score [seeds]."""
-    there = np.isfinite(values(runs, WALL, limit, FIELD))
-    return np.array([chosen_return(run, limit) for run in compress(runs, there)])
 
 
 def chosen_return(run: Trace, limit: float) -> float:
