@@ -16,14 +16,7 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.log import complain
-from esac_mpi.host.paths import (
-    PICTURES,
-    PathLike,
-    has_suffix,
-    list_paths,
-    read_path,
-    whole_file,
-)
+from esac_mpi.host.paths import PICTURES, PathLike, has_suffix, list_paths, read_path, whole_file
 from esac_mpi.host.run_directory import is_of_run, moved_from
 from esac_mpi.record import Run, RunFiles, Unreadable
 

@@ -13,7 +13,8 @@ from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.outcomes import OF_POLICY, At, outcome
 from esac_mpi.analysis.returns import BETTER, require_policy
-from esac_mpi.config import suggest, table_of
+from esac_mpi.config import suggest
+from esac_mpi.config.fields import full_name
 from esac_mpi.config.renamed import RENAMED
 from esac_mpi.record import RunFiles
 
@@ -57,13 +58,11 @@ def sort_lines(points: list[Point], field: str) -> Panels:
     }
 
 
-def full_name(run: RunFiles, field: str) -> str:
+def setting_of(run: RunFiles, field: str) -> str:
     """Return the field's dotted name in a run. Raises Unusable with the one like it."""
-    there = settings(run)
-    own = f"{table_of(run.config.algorithm)}.{field}"
-    if now := RENAMED.get(field) or RENAMED.get(own):
-        raise Unusable(f"--field {field}: is called --field {now} now")
-    name = field if field in there else own
+    there, name = settings(run), full_name(run.config.algorithm, field)
+    if name in RENAMED:
+        raise Unusable(f"--field {field}: is called --field {RENAMED[name]} now")
     if name not in there:
         like = suggest(field, there, "config.toml has those that there are")
         raise Unusable(
@@ -82,11 +81,11 @@ def measure_sweep(
     """Measure a swept field: a panel a task, a line for other settings. Raises Unusable."""
     if measure in OF_POLICY:
         require_policy(runs, policy)
-    names = {full_name(run, field) for run in runs}
+    names = {setting_of(run, field) for run in runs}
     points = []
     for task, row in grouped(runs, names).items():
         for label, group in row.items():
-            values = [settings(run)[full_name(run, field)] for run in group]
+            values = [settings(run)[setting_of(run, field)] for run in group]
             refuse_twins(group, values)
             for run, value in zip(group, values, strict=True):
                 found = outcome(run, measure, At(at_steps or np.inf), policy)

@@ -42,6 +42,11 @@ def value_of(config: Config, name: str) -> Any:
     return attrgetter(name)(config)
 
 
+def full_name(algorithm: str, name: str) -> str:
+    """Return a field's dotted name; one without a table is of the algorithm's own."""
+    return name if "." in name or name in NAMES else f"{table_of(algorithm)}.{name}"
+
+
 def normalisation_of(config: Config) -> str:
     """Name the field by which the algorithm standardises observations; "" without one."""
     name = f"{table_of(config.algorithm)}.observation_normalisation"

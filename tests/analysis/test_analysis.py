@@ -106,7 +106,7 @@ def test_a_field_of_an_unknown_algorithm_can_be_swept(tmp_path):
 
 def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
     run = erl_run_of(tmp_path / "pderl", 1)
-    assert sensitivity.full_name(run, "population_size") == "erl.population_size"
+    assert sensitivity.setting_of(run, "population_size") == "erl.population_size"
 
 
 def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):

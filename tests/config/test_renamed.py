@@ -11,7 +11,7 @@ from toy_experiments import write
 from esac_mpi.analysis import groups
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import rows
-from esac_mpi.analysis.sensitivity import full_name
+from esac_mpi.analysis.sensitivity import setting_of
 from esac_mpi.config import NAMES, ConfigError, load, read_toml
 from esac_mpi.config.renamed import FORMER, RENAMED, WORDS, first_names, renew_name, renew_value
 from esac_mpi.config.resolution import resolve_given
@@ -174,7 +174,7 @@ def test_a_command_of_analysis_is_told_the_present_name():
     run = SimpleNamespace(config=load(["--algorithm", "esac"])[0], start=None, provenance={})
     for field in ("esac.replayed_members", "replayed_members"):
         with pytest.raises(Unusable) as caught:
-            full_name(run, field)
+            setting_of(run, field)
         said = f"--field {field}: is called --field esac.resimulated_members now"
         assert str(caught.value) == said
 

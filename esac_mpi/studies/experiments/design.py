@@ -23,18 +23,12 @@ from esac_mpi.analysis.groups import format_value
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, check, from_table, read_toml, suggest
 from esac_mpi.config import resolve as settled
+from esac_mpi.config.fields import full_name
 from esac_mpi.config.reads import find_unread
 from esac_mpi.config.renamed import renew_name
 from esac_mpi.host.data_files import checkout, data_folder
 from esac_mpi.host.paths import read_path
-from esac_mpi.studies.experiments.plan import (
-    Budget,
-    Experiment,
-    Planned,
-    Product,
-    Settings,
-    full_name,
-)
+from esac_mpi.studies.experiments.plan import Budget, Experiment, Planned, Product, Settings
 
 # `esac-mpi examples` has put them here
 OURS = checkout() is None and (Path.cwd() / "configs/experiments").is_dir()

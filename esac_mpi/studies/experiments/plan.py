@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from esac_mpi.config import NAMES, Config, as_words, table_of
+from esac_mpi.config import Config, as_words
 from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt, at_most
 
 Settings = dict[str, Any]  # {dotted name: value}
@@ -14,11 +14,6 @@ COUNTS = Bound(
 )
 Texts = Annotated[list[str], TEXTS]
 SEEDS = 100_000  # of a range, at most: each is a run
-
-
-def full_name(algorithm: str, name: str) -> str:
-    """Return a field's dotted name; one without a table is of the algorithm's own."""
-    return name if "." in name or name in NAMES else f"{table_of(algorithm)}.{name}"
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from itertools import product
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import ALGORITHMS, Config, read_toml
-from esac_mpi.config.fields import is_list
+from esac_mpi.config.fields import full_name, is_list
 from esac_mpi.config.reads import reads
-from esac_mpi.studies.experiments.plan import SEEDS, full_name
+from esac_mpi.studies.experiments.plan import SEEDS
 
 OWN = {
     "seed": "seeds are --seeds",
