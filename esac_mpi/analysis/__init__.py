@@ -9,10 +9,10 @@ picture.
 """
 
 from esac_mpi.analysis.command import opened
-from esac_mpi.analysis.curves import Curve, column, column_curve, return_curve, training_curve
+from esac_mpi.analysis.curves import Curve, column_curve, return_curve, training_curve
 from esac_mpi.analysis.groups import grouped
 from esac_mpi.analysis.intervals import interquartile_mean, interval
-from esac_mpi.analysis.measures import summary
+from esac_mpi.analysis.measures import column, summary
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import outcome
 from esac_mpi.analysis.returns import evaluated, evaluations, policies

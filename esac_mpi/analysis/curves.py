@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.clock import generation_ends
-from esac_mpi.analysis.measures import counted_steps
+from esac_mpi.analysis.measures import column, counted_steps
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.returns import BETTER, WINDOW, evaluated, training, training_returns
 from esac_mpi.record import RunFiles
@@ -50,11 +50,6 @@ def make_origin(run: RunFiles) -> Origin:
     """Make the origin of a run's curves: name, task, seed, algorithm and path."""
     config = run.config
     return Origin(run.path.name, config.task.id, config.seed, config.algorithm, run.path)
-
-
-def column(run: RunFiles, name: str) -> np.ndarray:
-    """Return a column, empty [0] where the run has none."""
-    return run.columns.get(name, np.zeros(0))
 
 
 def position(run: RunFiles, x: Axis) -> np.ndarray:

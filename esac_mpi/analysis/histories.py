@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.analysis.curves import column, per_row, position
+from esac_mpi.analysis.curves import per_row, position
 from esac_mpi.analysis.followed import Followed, publication_time
-from esac_mpi.analysis.measures import counted_steps
+from esac_mpi.analysis.measures import column, counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.returns import evaluated, evaluations, policies, training, training_returns
 from esac_mpi.analysis.tables import render

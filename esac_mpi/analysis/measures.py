@@ -19,10 +19,15 @@ STATES = ("failed", "dead", "unknown", "requeue", "running", "pruned", "complete
 OVER = ("complete", "pruned", "requeue", "failed", "dead", "unknown")
 
 
+def column(run: RunFiles, name: str) -> np.ndarray:
+    """Return a column, empty [0] where the run has none."""
+    return run.columns.get(name, np.zeros(0))
+
+
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:
     """Return the last finite value of a column of scalars, or None."""
-    column = run.columns.get(f"{group}/{name}", np.zeros(0))
-    finite = column[np.isfinite(column)]
+    values = column(run, f"{group}/{name}")
+    finite = values[np.isfinite(values)]
     return finite[-1].item() if len(finite) else None
 
 
@@ -91,17 +96,14 @@ class Busy(NamedTuple):
 
 def read_busy(run: RunFiles) -> Busy:
     """Read all ranks' busy seconds."""
-    none = np.zeros(0)
-    ranks, mean, most = (
-        run.columns.get(f"timing/busy_{name}", none) for name in ("ranks", "mean", "max")
-    )
+    ranks, mean, most = (column(run, f"timing/busy_{name}") for name in ("ranks", "mean", "max"))
     rows = run.columns.get("timing/busy_seconds", np.zeros((0, 1)))  # [generations, some ranks]
     return Busy(ranks.astype(int), mean * ranks, most, rows[:, 0])
 
 
 def generation_seconds(run: RunFiles) -> np.ndarray:
     """Return each generation's time, writing the row before it included [generations] [s]."""
-    return np.diff(run.columns.get("timing/wall_seconds", np.zeros(0)), prepend=0)
+    return np.diff(column(run, "timing/wall_seconds"), prepend=0)
 
 
 def seconds(run: RunFiles, name: str) -> np.ndarray:
@@ -130,7 +132,7 @@ def parallel_efficiency(run: RunFiles) -> float | None:
 
 def rate(run: RunFiles, counted: np.ndarray, rows: int = 0) -> float | None:
     """Compute the rate of a count [generations] over the last `rows` (0 = all) [1/s], or None."""
-    wall = run.columns.get("timing/wall_seconds", np.zeros(0))
+    wall = column(run, "timing/wall_seconds")
     if not len(wall) or len(counted) != len(wall):
         return None
     first = max(0, len(wall) - rows) if rows else 0
@@ -151,12 +153,12 @@ def time_percent(run: RunFiles) -> dict[str, float]:
 
 def budget(run: RunFiles) -> dict[str, tuple[np.ndarray, float]]:
     """Return the limits of the budget: by name the count so far [generations] and its limit."""
-    limits, none = run.config.budget, np.zeros(0)
+    limits = run.config.budget
     counts = {
-        "generation": (run.columns.get("metrics/generation", none), limits.generations),
-        "nominal_steps": (run.columns.get("metrics/nominal_steps", none), limits.nominal_steps),
+        "generation": (column(run, "metrics/generation"), limits.generations),
+        "nominal_steps": (column(run, "metrics/nominal_steps"), limits.nominal_steps),
         "env_steps": (counted_steps(run), limits.env_steps),
-        "minutes": (run.columns.get("timing/wall_seconds", none) / 60, limits.minutes),
+        "minutes": (column(run, "timing/wall_seconds") / 60, limits.minutes),
     }
     return {name: (count, limit) for name, (count, limit) in counts.items() if limit and len(count)}
 

@@ -8,7 +8,7 @@ import numpy as np
 from esac_mpi.analysis import curves
 from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.curves import Axis
-from esac_mpi.analysis.measures import best_return
+from esac_mpi.analysis.measures import best_return, column
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.returns import BETTER
 from esac_mpi.record import RunFiles
@@ -48,7 +48,7 @@ AT_THE_END = At()
 
 def rate(run: RunFiles, fate: str) -> np.ndarray:
     """Compute a fate's share of the selections that met the actor so far [generations] [%]."""
-    fates = curves.column(run, "metrics/learner_fate")
+    fates = column(run, "metrics/learner_fate")
     met = (fates >= 0).cumsum()
     so_far = (fates == FATES.index(fate)).cumsum()
     return np.where(met > 0, 100 * so_far / np.maximum(met, 1), np.nan)
@@ -63,7 +63,7 @@ def outcome(run: RunFiles, measure: str, at: At = AT_THE_END, policy: str = BETT
         found = best_return(run)
         return np.nan if found is None else found
     if recorded:
-        curve = curves.column_curve(run, at.axis, curves.column(run, "metrics/best_return"))
+        curve = curves.column_curve(run, at.axis, column(run, "metrics/best_return"))
     elif measure in OF_POLICY:
         curve = curves.return_curve(run, at.axis, policy)
     elif measure in FATES:

@@ -10,10 +10,11 @@ import numpy as np
 from esac_mpi.analysis import curves, figures
 from esac_mpi.analysis.clock import describe_ranks
 from esac_mpi.analysis.colours import COLOURS, looks
-from esac_mpi.analysis.curves import Axis, column, per_generation
+from esac_mpi.analysis.curves import Axis, per_generation
 from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Quantity, draw
 from esac_mpi.analysis.groups import Labelled, grouped, relabel
+from esac_mpi.analysis.measures import column
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import HALVES, POLICIES, describe_better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
@@ -147,18 +148,18 @@ def figure(
     if what == "updates" and not any(counter_column(run, "member_updates").any() for run in runs):
         del rows["gradient updates of members"]
     whose = describe_better(policies(*runs)) if policy == BETTER else policy
-    return draw_curves(grouped(runs), what, rows, x, seeds, ranks, labels, whose)
+    return draw_curves(grouped(runs), what, rows, whose, x, seeds, ranks, labels)
 
 
 def draw_curves(
     groups: Labelled,
     what: str,
     rows: dict[str, Quantity],
-    x: str | None,
-    seeds: bool,
-    ranks: int,
-    labels: Sequence[str],
     whose: str,
+    x: str | None = None,
+    seeds: bool = False,
+    ranks: int = 0,
+    labels: Sequence[str] = (),
 ) -> Figure:
     """Draw rows of panels of runs, be they files or rows of results. Raises Unusable."""
     if ranks and x != "wall":

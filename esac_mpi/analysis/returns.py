@@ -72,8 +72,7 @@ def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
     learner's: the run file holds their number and mean, or that of the one which it plays in each
     generation. An unstable episode has no return and is left out.
     """
-    generations = len(run.columns.get("metrics/generation", ()))
-    returns = run.columns.get("metrics/fitness", np.zeros((generations, 0)))  # [generations, n]
+    returns = run.columns.get("metrics/fitness", np.zeros((run.generation, 0)))  # [generations, n]
     # not who stays by importance mixing
     played = run.columns.get("metrics/length", np.ones(returns.shape)) > 0
     counts = getattr(run.config.own, "fitness_episodes", 1) * played
@@ -84,7 +83,7 @@ def training_returns(run: RunFiles) -> tuple[np.ndarray, np.ndarray]:
         if (mean := name.replace("_episodes", "_episodic_return")) in run.columns
     ]
     if OWN in run.columns:
-        others.append((np.ones(generations), run.columns[OWN]))
+        others.append((np.ones(run.generation), run.columns[OWN]))
     for number, own in others:
         counts, returns = np.column_stack([counts, number]), np.column_stack([returns, own])
     counts = np.where(np.isfinite(returns), counts, 0).astype(int)

@@ -18,9 +18,9 @@ import numpy as np
 
 from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
-from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.figures import Axes, Figure, figure_size, name_axis, plt
-from esac_mpi.analysis.measures import PARTS, read_busy, seconds
+from esac_mpi.analysis.measures import PARTS, column, generation_seconds, read_busy, seconds
 from esac_mpi.analysis.times import activities, population_of
 from esac_mpi.record import RunFiles
 
@@ -133,7 +133,7 @@ def count_lanes(run: RunFiles) -> np.ndarray:
 def draw_ranks(axes: Axes, run: RunFiles) -> None:
     """Draw what each rank did in the last generations, one lane a rank."""
     wall, there = column(run, "timing/wall_seconds"), count_lanes(run)
-    lasted, ranks = np.diff(wall, prepend=0), int(there[-SHOWN:].max())
+    lasted, ranks = generation_seconds(run), int(there[-SHOWN:].max())
     rows = range(max(0, len(wall) - SHOWN), len(wall))
     bars: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
     for row in rows:

@@ -12,9 +12,9 @@ import numpy as np
 
 from esac_mpi.analysis.clock import generation_ends, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
-from esac_mpi.analysis.curves import column, position
+from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.groups import grouped
-from esac_mpi.analysis.measures import generation_seconds, read_busy, seconds
+from esac_mpi.analysis.measures import column, generation_seconds, read_busy, seconds
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.tables import Row
 from esac_mpi.comm.clock.cluster import Cluster

@@ -100,7 +100,7 @@ def show_run(run: RunFiles) -> Table:
         if p != "generation" and value is not None
     ]
     means = per_generation(run, np.nanmean)
-    sigma = run.columns.get("metrics/sigma", np.zeros(0))
+    sigma = measures.column(run, "metrics/sigma")
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
     lines: dict[str, str | ProgressBar] = {
         "run": escape(found["run"]),

@@ -111,6 +111,7 @@ def plot_runs(options: argparse.Namespace) -> "Figure":
 
 def plot_rows(options: argparse.Namespace) -> "Figure":
     """Draw rows of results. Raises Unusable."""
+    from esac_mpi.analysis import plots
     from esac_mpi.analysis.results import pictures, traces
     from esac_mpi.analysis.results.rows import read_rows
 
@@ -124,8 +125,8 @@ def plot_rows(options: argparse.Namespace) -> "Figure":
         return plot_swept(found, options)
     if what not in OF_ROWS:
         raise Unusable(f"--what {what} draws run directories; of results.csv {', '.join(OF_ROWS)}")
-    about = what, options.x, options.policy, options.seeds, ranks
-    return pictures.draw_curves(runs, *about, options.label)
+    about = *pictures.curves_of(what, options.policy), options.x, options.seeds, ranks
+    return plots.draw_curves(runs, what, *about, options.label)
 
 
 def plot_scaling(runs: list[RunFiles], options: argparse.Namespace) -> "Figure":

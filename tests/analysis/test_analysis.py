@@ -11,12 +11,12 @@ import pytest
 from clocked_runs import erl_run_of
 from conftest import ROOT
 from figure_runs import make
+from result_rows import drawn
 from run_files import leave
 
 from esac_mpi import analysis
 from esac_mpi.algorithms import ALGORITHMS, es
 from esac_mpi.analysis import names, plots, sensitivity, times, views
-from esac_mpi.analysis.results import pictures, traces
 from esac_mpi.analysis.results.rows import rows_of
 from esac_mpi.analysis.run_tables import caption
 from esac_mpi.config import Config, reads
@@ -112,7 +112,7 @@ def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
 def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):
     last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
-    (axes,) = pictures.draw_curves(traces.sections([last]), "return").axes
+    (axes,) = drawn([last], "return").axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [[31]]
 
 

@@ -28,9 +28,9 @@ def test_evaluations_positions_and_the_better_policy(tmp_path):
     assert curves.last_before(curve, 2999) == 10
     assert np.isnan(curves.last_before(curve, 999))
     other = argparse.Namespace(history=None, columns={"metrics/sigma": np.array([0.5])})
-    assert curves.column(other, "metrics/sigma").tolist() == [0.5]  # beside a frame, too
-    assert curves.column(run, "metrics/sigma").tolist() == pytest.approx([0.1, 0.2, 0.3])
-    assert not curves.column(run, "metrics/nothing").size
+    assert measures.column(other, "metrics/sigma").tolist() == [0.5]  # beside a frame, too
+    assert measures.column(run, "metrics/sigma").tolist() == pytest.approx([0.1, 0.2, 0.3])
+    assert not measures.column(run, "metrics/nothing").size
 
 
 def test_the_evaluation_at_the_end_counts(tmp_path):

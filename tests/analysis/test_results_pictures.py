@@ -2,7 +2,7 @@
 
 import pytest
 from figure_runs import lines as drawn_lines
-from result_rows import EMPTY, history, stored, study
+from result_rows import EMPTY, drawn, history, stored, study
 
 from esac_mpi.analysis.colours import COLOURS
 from esac_mpi.analysis.results import pictures, traces
@@ -24,7 +24,7 @@ STEPS = "environment steps of population and learner"
     ],
 )  # fmt: skip
 def test_curves_over_what_all_seeds_have(capsys, options, x, ends):
-    (axes,) = pictures.draw_curves(traces.sections(study()), **options).axes
+    (axes,) = drawn(study(), **options).axes
     assert (axes.get_xlabel(), axes.get_title()) == (x, "A-v0")
     seen = {
         name.removesuffix(", 2 seeds"): (xs[0], xs[-1], ys[0], ys[-1])
@@ -55,9 +55,7 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
 
 
 def test_a_name_that_begins_with_a_line_is_shown():
-    drawing = pictures.draw_curves(
-        traces.sections(history("_x", 0, [(50, 8, None, 4.0)])), "return"
-    )
+    drawing = drawn(history("_x", 0, [(50, 8, None, 4.0)]), "return")
     assert [text.get_text().strip() for text in drawing.axes[0].texts] == ["_x, seed 0"]
 
 

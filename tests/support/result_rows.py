@@ -3,6 +3,8 @@
 import dataclasses
 from itertools import chain
 
+from esac_mpi.analysis import plots
+from esac_mpi.analysis.results import pictures
 from esac_mpi.analysis.results.rows import Row, write_rows
 from esac_mpi.analysis.results.scores import score_study
 from esac_mpi.analysis.results.traces import Wall, sections
@@ -51,6 +53,11 @@ def run(variant, seed, points, task="A-v0", done=True, **more):
     ]
     rows = history(variant, seed, made, task=task, **more)
     return [*rows[:-1], dataclasses.replace(rows[-1], complete=done)]
+
+
+def drawn(rows, what, policy="better", x=None):
+    """Return the picture that `esac-mpi plot` draws of these rows."""
+    return plots.draw_curves(sections(rows), what, *pictures.curves_of(what, policy), x)
 
 
 def scored(rows, wall=SIX, left_out=()):

@@ -1,13 +1,11 @@
 """Pictures of rows of results: curves, sweeps, last returns, scores. Needs matplotlib."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from esac_mpi.analysis import plots
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
 from esac_mpi.analysis.figures import Figure, add_title, escape, wrapped_panels
+from esac_mpi.analysis.grids import Quantity
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.plots import quantities
@@ -34,24 +32,18 @@ def returns_of(policy: str) -> tuple[str, str]:
     return RETURNS[policy]
 
 
-def draw_curves(
-    sections: Sections,
-    what: str,
-    x: str | None = None,
-    policy: str = BETTER,
-    seeds: bool = False,
-    ranks: int = 0,
-    labels: Sequence[str] = (),
-) -> Figure:
-    """Draw return, training or updates: a panel for each task, a line for each variant."""
+def curves_of(what: str, policy: str) -> tuple[dict[str, Quantity], str]:
+    """Return the quantity of return, training or updates by its name, and whose returns are drawn.
+
+    Wall time is that of the rows, which may be computed. Raises Unusable.
+    """
     returns, whose = returns_of(policy)
     field = FIELDS.get(what, returns)
 
     def quantity(trace: Trace, axis: Axis) -> Curve:
-        return trace.curve(WALL if axis in ("wall", ranks) else str(axis), field)
+        return trace.curve(WALL if axis == "wall" or isinstance(axis, int) else axis, field)
 
-    name = next(iter(quantities(what)))
-    return plots.draw_curves(sections, what, {name: quantity}, x, seeds, ranks, labels, whose)
+    return {next(iter(quantities(what))): quantity}, whose
 
 
 def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:

@@ -18,7 +18,8 @@ import numpy as np
 
 from esac_mpi.analysis import groups
 from esac_mpi.analysis.clock import grid
-from esac_mpi.analysis.curves import column, per_generation, position
+from esac_mpi.analysis.curves import per_generation, position
+from esac_mpi.analysis.measures import column
 from esac_mpi.analysis.messages import DAMAGED, Unusable, shorten
 from esac_mpi.analysis.names import candidates
 from esac_mpi.analysis.returns import best_of, evaluated, policies, training
