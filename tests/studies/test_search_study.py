@@ -29,12 +29,12 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         "es.sigma": Range(0.01, 0.5, log=True), "es.population_size": Choices((4, 6)),
         "policy.hidden": Choices(((8,), (8, 8))),
     }  # fmt: skip
-    config = study.config({"es.sigma": 0.02, "policy.hidden": (8, 8)}, seed=101, run_dir="x")
+    config = study.configure({"es.sigma": 0.02, "policy.hidden": (8, 8)}, seed=101, run_dir="x")
     assert (config.es.sigma, config.es.lr_es) == (0.02, 0.05)
     assert (config.policy.hidden, config.seed) == ((8, 8), 101)
-    assert (study.trials, study.measure, study.seeds) == (7, "final", (100, 101))
+    assert (study.trials, study.measure, study.seeds) == (7, "final", [100, 101])
     assert study.sampler.kind == "tpe"
-    assert read(write(tmp_path)).seeds == (100,)  # a search's own, whoever reports 0, 1, 2 ...
+    assert read(write(tmp_path)).seeds == [100]  # a search's own, whoever reports 0, 1, 2 ...
     tail = "[pruner]\nkind = 'none'\n[sampler]\nseed = 4\nkind='random'"
     assert read(write(tmp_path, tail=tail)).sampler.seed == 4
 
@@ -218,7 +218,7 @@ def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
     found = [journal.values(journal.begin()) for _ in range(6)]
     read = {one["algorithm"]: set(one) for one in found}
     assert read == {"cem": {"algorithm"}, "es": {"algorithm", "es.sigma"}}
-    configs = [study.config(one, seed=1) for one in found]
+    configs = [study.configure(one, seed=1) for one in found]
     assert {config.cem.population_size for config in configs if config.algorithm == "cem"} == {8}
 
 

@@ -99,7 +99,7 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
 
 def read_product(table: dict[str, Any], source: str) -> Product:
     """Return a product, its arguments by present names. Raises Unusable for no file or command."""
-    product = Product(**check_table(table, Product, source))
+    product: Product = read_as(Product, table, source)
     if "/" in product.out:
         raise Unusable(
             f"{source}: out = {product.out!r}: a file's name; "
@@ -166,28 +166,36 @@ def read_task(table: dict[str, Any], source: str) -> tuple[str, Settings]:
     return path, settings
 
 
-def check_table(table: dict[str, Any], kind: Any, source: str) -> dict[str, Any]:
-    """Check a table against a dataclass's fields and their bounds; return it. Raises Unusable."""
+def read_as(kind: Any, table: Any, source: str) -> Any:
+    """Read a table, and those in it, as dataclasses whose fields have bounds. Raises Unusable."""
     if not isinstance(table, dict):
         raise Unusable(f"{source}: {table!r}: expected a table")
-    hints = get_type_hints(kind).items()
-    check_keys(table, {name: get_origin(hint) or hint for name, hint in hints}, source)
+    hints = get_type_hints(kind)
+    inner = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    kinds = {name: get_origin(hint) or hint for name, hint in hints.items()}
+    check_keys(table, kinds | dict.fromkeys(inner, dict), source)
     for one in dataclasses.fields(kind):
         if one.name not in table and one.default is one.default_factory is MISSING:
             raise Unusable(f"{source}: {one.name} is missing")
         for bound in getattr(one.type, "__metadata__", ()) if one.name in table else ():
             if problem := bound.problem(table[one.name]):
                 raise Unusable(f"{source}: {one.name} = {table[one.name]!r}: {problem}")
-    return table
+    found = {
+        name: read_as(inner[name], entry, f"{source}: {name}") if name in inner else entry
+        for name, entry in table.items()
+    }
+    return kind(**found)
 
 
 def read_budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
-    entries = dict(check_table(table, Budget, source))
-    entries["settings"] = check_planned(entries.get("settings", {}), f"{source}.settings")
-    for name in ("for_task", "for_variant"):
-        entries[name] = read_each(entries.get(name, {}), check_planned, f"{source}.{name}")
-    return Budget(**entries)
+    b: Budget = read_as(Budget, table, source)
+    return replace(
+        b,
+        settings=check_planned(b.settings, f"{source}.settings"),
+        for_task=read_each(b.for_task, check_planned, f"{source}.for_task"),
+        for_variant=read_each(b.for_variant, check_planned, f"{source}.for_variant"),
+    )
 
 
 def check_names(found: Experiment, budget: Budget, source: str) -> None:

@@ -85,7 +85,7 @@ def best(study: Study) -> str:
         config = opened([run])[0].config
     else:
         about += f'# {run} is gone: what was "auto" in it is chosen anew.\n'
-        config = study.config(first.found)
+        config = study.configure(first.found)
     return about + as_file(amend(config, {name: DEFAULTS[name] for name in OWN}))
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, as_text, as_words, from_table, hint, renew_name
-from esac_mpi.studies.experiments.design import check_table
+from esac_mpi.studies.experiments.design import read_as
 
 LARGEST = 2**63  # numbers of a range are below
 OWN = {  # fields of every trial that the search sets: where a study says which
@@ -125,7 +125,7 @@ def parse_range(name: str, given: dict[str, Any], source: str) -> Range:
     """Read a range. Raises Unusable."""
     for key in given.keys() & {"low", "high", "step"}:
         check_value(name, given[key], source)
-    found = Range(**check_table(given, Range, f"{source}: {name}"))
+    found: Range = read_as(Range, given, f"{source}: {name}")
     if not all(abs(number) < LARGEST for number in (found.low, found.high, found.step)):  # nan, too
         raise Unusable(f"{source}: {name}: low, high and step must be finite, and below 2**63")
     if found.low >= found.high:

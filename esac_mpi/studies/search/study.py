@@ -34,7 +34,7 @@ from esac_mpi.envs import TaskError
 from esac_mpi.envs.identity import identity
 from esac_mpi.host.paths import read_path
 from esac_mpi.record.files import replace
-from esac_mpi.studies.experiments.design import check_table, refuse_automatic
+from esac_mpi.studies.experiments.design import read_as, refuse_automatic
 from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
 from esac_mpi.training.task_set_up import make_task
 
@@ -81,29 +81,23 @@ class Written:
     trials: PositiveInt
     search: dict[str, Any]
     settings: dict[str, Any] = field(default_factory=dict)
-    sampler: dict[str, Any] = field(default_factory=dict)
-    pruner: dict[str, Any] = field(default_factory=dict)
+    sampler: Sampler = field(default_factory=Sampler)
+    pruner: Pruner = field(default_factory=Pruner)
     measure: Annotated[str, one_of(*OF_POLICY)] = "best"
     seeds: Annotated[list[int], SEEDS] = field(default_factory=lambda: [100])
     config: str = ""
     directory: str = ""
 
 
-@dataclass(frozen=True)
-class Study:
-    """A study. file: what its configuration file sets; settings: what it sets beside that."""
+@dataclass(frozen=True, kw_only=True)
+class Study(Written):
+    """A study, its settings by dotted names. file: what its configuration file sets beside them."""
 
-    source: str = field(compare=False)  # for messages
-    path: Path = field(compare=False)
-    table: dict[str, Any] = field(compare=False)  # as it was written
+    source: str  # for messages
+    path: Path
+    table: dict[str, Any]  # as it was written
     file: dict[str, Any]
-    settings: dict[str, Any]
     space: Space
-    measure: str
-    seeds: tuple[int, ...]
-    sampler: Sampler
-    pruner: Pruner
-    trials: int = field(compare=False)
 
     def run_of(self, number: int, seed: int) -> Path:
         """Name the run directory of a trial."""
@@ -113,7 +107,7 @@ class Study:
         """Name the directory that has a trial's lock."""
         return self.path / "locks" / f"trial-{number:04}"
 
-    def config(self, found: Mapping[str, Any], **own: Any) -> Config:
+    def configure(self, found: Mapping[str, Any], **own: Any) -> Config:
         """Make the configuration of a trial; own: what the search sets. Raises ConfigError.
 
         What these values let be unread, settings or searched, is left out.
@@ -158,7 +152,7 @@ def read_directory(path: Path) -> Study:
 def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | None = None) -> Study:
     """Make the study that a parsed file describes. Raises Unusable, ConfigError."""
     source = str(place)
-    written = Written(**check_table(dict(table), Written, source))
+    written: Written = read_as(Written, dict(table), source)
     settings = from_table(written.settings, f"{source}: settings")
     if own := [name for name in settings if name in OWN]:
         raise Unusable(f"{source}: settings: {own[0]}: {OWN[own[0]]}")
@@ -172,19 +166,8 @@ def parse(table: dict[str, Any], place: Path, read_config: Any, path: Path | Non
         path = path or read_path(written.directory or f"runs/{place.stem}", ConfigError)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
-    return Study(
-        source=source,
-        path=path,
-        table=table,
-        file=file,
-        settings=settings,
-        space=space,
-        measure=written.measure,
-        seeds=tuple(written.seeds),
-        sampler=Sampler(**check_table(written.sampler, Sampler, f"{source}: sampler")),
-        pruner=Pruner(**check_table(written.pruner, Pruner, f"{source}: pruner")),
-        trials=written.trials,
-    )
+    about: dict[str, Any] = {"source": source, "path": path, "table": table, "file": file}
+    return Study(**vars(written) | about | {"settings": settings, "space": space})
 
 
 def check(study: Study) -> list[Config]:
@@ -202,7 +185,7 @@ def check(study: Study) -> list[Config]:
         if not any(study.is_read(name, values) for values in every):
             why = find_unread(resolve(study.file, {**study.settings, **first}), [name])[name]
             raise Unusable(f"{study.source}: {name}: {why}")
-    found = [study.config(values) for values in tried]
+    found = [study.configure(values) for values in tried]
     for config in found:
         refuse_automatic(config, study.source)
     return found

@@ -159,7 +159,7 @@ class Task:
         seed = self._study.seeds[place]
         path = self._study.run_of(number, seed)
         try:
-            config = self._study.config(
+            config = self._study.configure(
                 found, seed=seed, run_dir=str(path), max_hours=self._hours_left()
             )
         except ConfigError as error:
