@@ -25,10 +25,6 @@ from esac_mpi.operators.policy import Layout
 __all__ = ["NoDevice", "prepare", "resolve_auto"]  # from cpu.py
 
 
-class NotInstalled(Exception):
-    """The library of a learner is not installed."""
-
-
 class LearnerNotFinite(EndsRun):
     """A learner's parameters, losses or actions are no longer finite: it cannot go on."""
 
@@ -60,7 +56,7 @@ def make_operators(name: str, config: Config, layout: Layout) -> Any:
 
 
 def load(name: str) -> ModuleType:
-    """Return the module of the learner `name`. Raises NotInstalled."""
+    """Return the module of the learner `name`. Raises ImportError where its library is missing."""
     first = "torch" not in sys.modules
     if first:
         # what torch makes stays: collecting garbage in it, now and later, is a third of its cost
@@ -71,7 +67,7 @@ def load(name: str) -> ModuleType:
         if name not in EXTRAS:
             raise
         needs = f"algorithm = {name} needs {error.name}, which is not installed"
-        raise NotInstalled(f"{needs}: {INSTALL} '.[{EXTRAS[name]}]'") from error
+        raise ImportError(f"{needs}: {INSTALL} '.[{EXTRAS[name]}]'") from error
     finally:
         if first:
             gc.freeze()
@@ -111,7 +107,7 @@ def clear() -> None:
 def make(name: str, *start: Any, **more: Any) -> Any:
     """Make the learner `name`, a key of LEARNERS, from `start` (see Start).
 
-    Raises NotInstalled, NoDevice.
+    Raises ImportError, NoDevice.
     """
     config = prepare(start[0], name)
     kind = getattr(load(name), LEARNERS[name])

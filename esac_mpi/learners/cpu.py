@@ -18,6 +18,7 @@ from typing import Any
 from esac_mpi.config import Config
 from esac_mpi.host import threads
 from esac_mpi.host.data_files import extension
+from esac_mpi.host.errors import WrongUsage
 
 MOST_HIDDEN = 7  # layers; _learner.c has it too
 BUILT = importlib.util.find_spec("esac_mpi.learners._learner") is not None
@@ -28,7 +29,7 @@ NAMES = {"compiled": "compiled kernels", "mkl": "MKL's fast path"}  # in a devic
 NOT_BUILT = "this installation has none of them; install esac_mpi where there is GCC, on x86-64"
 
 
-class NoDevice(Exception):
+class NoDevice(WrongUsage):
     """The device, or the kernels, that the configuration names are not there."""
 
 

@@ -16,15 +16,12 @@ import numpy as np
 
 from esac_mpi.comm.contracts import Memory
 from esac_mpi.config import Evolution
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout
 
 PLACES = 256  # of a table, at least, at which a slot's noise may begin
-
-
-class TableTooSmall(Exception):
-    """The noise table has too few pieces as long as theta."""
 
 
 class Epsilon(Protocol):
@@ -35,7 +32,7 @@ class Epsilon(Protocol):
 
 
 def make(evolution: Evolution | None, seed: int, layout: Layout, world: Memory) -> Epsilon:
-    """Make what a table names, Philox for an algorithm without one. Raises TableTooSmall."""
+    """Make what a table names, Philox for an algorithm without one. Raises WrongUsage."""
     if evolution is None or evolution.noise == "philox":
         return Philox(seed)
     if evolution.noise == "table":
@@ -60,9 +57,7 @@ class Table:
     def __init__(self, seed: int, d: int, size: int, world: Memory) -> None:
         if size - d + 1 < PLACES:
             least = f"{d + PLACES - 1} at least, for {PLACES} pieces to draw a slot's noise from"
-            raise TableTooSmall(
-                f"noise_table_size = {size}: theta alone has {d} parameters; {least}"
-            )
+            raise WrongUsage(f"noise_table_size = {size}: theta alone has {d} parameters; {least}")
         self.values = world.shared((size,))  # float32 [size]
         parts = [part for _, part in noise.blocks(size)]
 

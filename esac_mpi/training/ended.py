@@ -4,17 +4,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from esac_mpi import learners, record
 from esac_mpi.comm import launch
 from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.world import World
-from esac_mpi.config import ConfigError
-from esac_mpi.envs import TaskError
 from esac_mpi.host import log
-from esac_mpi.host.errors import FAILED, WRONG_USAGE, describe_error
+from esac_mpi.host.errors import FAILED, WRONG_USAGE, Refused, RunError, describe_error
 from esac_mpi.host.stop import EndsRun
-from esac_mpi.play import epsilon, rollout
+from esac_mpi.play import rollout
 
 # errors that all ranks raise together
 ON_ALL = DivergedError, rollout.NoFiniteReturn, rollout.ThetaNotFinite
@@ -28,15 +25,8 @@ class Ended(Exception):
         self.code, self.kind = code, kind
 
 
-class TooLarge(Exception):
-    """What does not fit in the machine's memory; the message says what would."""
-
-
-# what a run directory can refuse, on rank 0, which alone reads files
-FILES = record.Refused, record.Unsaved, record.Unreadable
-# what a run that is begun may have no room, device or library for
-NO_START = learners.NoDevice, learners.NotInstalled, TooLarge, epsilon.TableTooSmall, MemoryError
-REFUSALS = (*FILES, *NO_START, ConfigError, TaskError, ImportError)
+# what a start is refused for: settings, a task, files, a device; no room; no library
+REFUSALS = RunError, MemoryError, ImportError
 
 
 def code_of(error: Exception) -> int:
@@ -66,7 +56,7 @@ def as_end(error: BaseException, alone: bool) -> Ended | None:
     """Classify what an error ends for all ranks, None if they do not share it. alone: one rank."""
     if isinstance(error, Ended):
         return error
-    refused = isinstance(error, record.Refused) and alone  # another run has taken the directory
+    refused = isinstance(error, Refused) and alone  # another run has taken the directory
     if isinstance(error, launch.LaunchError) or refused:
         return Ended(WRONG_USAGE, str(error), type(error))
     if isinstance(error, EndsRun) and (alone or error.told):

@@ -20,12 +20,12 @@ from esac_mpi.config import NAMES, Config, amend, as_words, estimate
 from esac_mpi.config.reads import find_unread, tables
 from esac_mpi.envs import Env
 from esac_mpi.host import ram
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.operators.noise import BLOCK, PIECES
 from esac_mpi.play import state
 from esac_mpi.play.params import make_layout, make_params
 from esac_mpi.play.transitions import width
 from esac_mpi.record import Checkpoint
-from esac_mpi.training.ended import TooLarge
 
 LARGE = 2**24  # parameters; fewer are not looked at
 SMALL = BLOCK * PIECES  # parameters from which on a sum over slots has one chunk
@@ -97,12 +97,12 @@ def shared_bytes(config: Config, env: Env) -> int:
 
 
 def refuse_networks(config: Config, env: Env, memory: int) -> None:
-    """Raise TooLarge if networks take more than `memory` [bytes]."""
+    """Raise WrongUsage if networks take more than `memory` [bytes]."""
     d = make_layout(config, env).d
     if d < LARGE or not config.policy.hidden or (need := network_bytes(config, env)) <= memory:
         return
     fits = ram.two_digits(d * memory // need)
-    raise TooLarge(
+    raise WrongUsage(
         f"policy.hidden = {' '.join(as_words(config.policy.hidden))}: {d:,} parameters, of which "
         f"{config.algorithm} comes to hold {ram.size(need)} or more, and the machine of rank 0 has "
         f"{ram.size(memory)}: choose layers of {fits:,} parameters at most"
@@ -157,7 +157,7 @@ def cut_episodes(config: Config, horizon: int) -> str:
 
 
 def refuse_replay(config: Config, env: Env, memory: int) -> None:
-    """Raise TooLarge if the replay takes more than `memory` [bytes]."""
+    """Raise WrongUsage if the replay takes more than `memory` [bytes]."""
     need = replay_bytes(config, env)
     if need <= memory:
         return
@@ -166,7 +166,7 @@ def refuse_replay(config: Config, env: Env, memory: int) -> None:
     if fits > 0:
         remedy = f"set it to {ram.two_digits(fits)} or less, or lower the budget"
     observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
-    raise TooLarge(
+    raise WrongUsage(
         f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "
         f"rank 0 has {ram.size(memory)}: {remedy}"
     )

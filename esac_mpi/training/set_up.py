@@ -14,7 +14,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config, amend, slots
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram
-from esac_mpi.host.errors import FAILED, FINISHED, STOPPED
+from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, WrongUsage
 from esac_mpi.operators.noise import pieces
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
@@ -23,7 +23,7 @@ from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import active_run, memory, provenance, warm_start
 from esac_mpi.training.active_run import Job
-from esac_mpi.training.ended import Ended, TooLarge, run_together
+from esac_mpi.training.ended import Ended, run_together
 from esac_mpi.training.forecast import automatic
 from esac_mpi.training.task_set_up import describe_task, make_task, own_env, resolve_by_task
 
@@ -153,7 +153,7 @@ def update_pieces(config: Config, layout: Layout) -> int:
 
 
 def make_epsilon(config: Config, layout: Layout, world: Memory) -> epsilon.Epsilon:
-    """Choose how the noise of a slot is made. Raises epsilon.TableTooSmall, MemoryError."""
+    """Choose how the noise of a slot is made. Raises WrongUsage, MemoryError."""
     declared = ALGORITHMS[config.algorithm].DECLARES.evolution
     return epsilon.make(declared and declared(config), config.seed, layout, world)
 
@@ -165,7 +165,7 @@ def make_operators(config: Config, layout: Layout) -> Any:
 
 
 def refuse_too_large(config: Config, env: envs.Env) -> None:
-    """Raise TooLarge for a replay that has no room on rank 0; warn of one that lacks it now."""
+    """Raise WrongUsage for a replay that has no room on rank 0; warn of one that lacks it now."""
     memory.refuse_replay(config, env, ram.total())
     if (need := memory.replay_bytes(config, env)) > (free := ram.free()):
         room = f"{ram.size(free)} of memory are free now"
@@ -175,7 +175,7 @@ def refuse_too_large(config: Config, env: envs.Env) -> None:
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
     """Make the gradient learner of an initial state, on the ranks that have one.
 
-    Raises TooLarge for one without room.
+    Raises WrongUsage for one without room.
     """
     config, layout = params.config, params.layout
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
@@ -193,7 +193,7 @@ def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> A
             raise
         most = f"{memory.most_added(config, env.horizon):,.0f} transitions at most"
         lower = f"lower {table}.replay_capacity, to the {most} that this budget adds"
-        raise TooLarge(f"{error}: {lower}, or the networks") from error
+        raise WrongUsage(f"{error}: {lower}, or the networks") from error
 
 
 def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run:

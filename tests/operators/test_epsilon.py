@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from esac_mpi import config
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.operators import noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Layout
-from esac_mpi.play.epsilon import LowRank, Table, TableTooSmall, make
+from esac_mpi.play.epsilon import LowRank, Table, make
 
 LAYOUT = Layout((3, 150, 140, 2))  # two blocks of parameters
 KINDS = ["philox", "table", "lowrank"]
@@ -56,9 +57,9 @@ def test_a_slot_of_the_table_is_one_piece_of_it(world):
 
 
 def test_a_table_shorter_than_theta_is_refused(world):
-    with pytest.raises(TableTooSmall, match=f"noise_table_size = 1000: theta alone has {LAYOUT.d}"):
+    with pytest.raises(WrongUsage, match=f"noise_table_size = 1000: theta alone has {LAYOUT.d}"):
         Table(4, LAYOUT.d, 1000, world)
-    with pytest.raises(TableTooSmall, match=f"; {LAYOUT.d + 255} at least, for 256 pieces to draw"):
+    with pytest.raises(WrongUsage, match=f"; {LAYOUT.d + 255} at least, for 256 pieces to draw"):
         Table(4, LAYOUT.d, LAYOUT.d + 254, world)
 
 

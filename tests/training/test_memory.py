@@ -10,9 +10,9 @@ from in_process import checked, started
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, amend, load, table_of
 from esac_mpi.host import ram
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.training import check, memory
-from esac_mpi.training.ended import TooLarge
 
 HUMANOID = SimpleNamespace(observation_size=348, action_size=17, horizon=1000)
 ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
@@ -114,7 +114,7 @@ def test_of_tasks_at_work_a_budget_needs_no_more_than_it_adds():
 
 
 def test_what_comes_in_meanwhile_and_does_not_fit_is_named():
-    with pytest.raises(TooLarge, match="what comes in while tasks or a phase are at work"):
+    with pytest.raises(WrongUsage, match="what comes in while tasks or a phase are at work"):
         memory.refuse_replay(endless(), HUMANOID, 2**29)
 
 
@@ -134,7 +134,7 @@ def test_the_capacity_of_a_shared_replay_is_that_of_its_learner(learner):
 def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
     field = f"{table}.replay_capacity"
     config = amend(settings(algorithm, budget__env_steps=10**12), {field: 10**8})
-    with pytest.raises(TooLarge) as refusal:
+    with pytest.raises(WrongUsage) as refusal:
         memory.refuse_replay(config, HUMANOID, 2**33)
     said = f"{field} = 100000000: of 348 observations the replay comes to take 266.4 GiB"
     assert str(refusal.value).startswith(said)
@@ -246,7 +246,7 @@ def test_what_large_networks_hold_is_counted_in_small_ones(algorithm, vectors, n
 def test_networks_that_cannot_fit_are_refused_with_what_would(no_gpu):
     config = load([*WIDE, "es"])[0]
     memory.refuse_networks(config, CHEETAH, 14 * 2**30)
-    with pytest.raises(TooLarge) as refusal:
+    with pytest.raises(WrongUsage) as refusal:
         memory.refuse_networks(config, CHEETAH, 2**30)
     said = "policy.hidden = 20000 20000: 400,500,108 parameters, of which es comes to hold 13.4 GiB"
     assert str(refusal.value).startswith(said)

@@ -37,7 +37,7 @@ STATE = (CHECKPOINT, PREVIOUS, METRICS)  # files of a run that has begun
 GO_ON = "run the same command again"
 OF_SETTINGS = (rollout.NoFiniteReturn, rollout.ThetaNotFinite, learners.LearnerNotFinite)
 # refusals that any settings would meet
-OF_MACHINE = (learners.NoDevice, learners.NotInstalled, ImportError, Refused, EditedTask)
+OF_MACHINE = (learners.NoDevice, ImportError, Refused, EditedTask)
 
 # trains on all ranks; returns how it ended, and whether a rank wishes to stop
 Train = Callable[[Asked], tuple[Ended, bool]]

@@ -15,7 +15,7 @@ from esac_mpi.training import provenance, set_up
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank, shorten
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.ended import NO_START
+from esac_mpi.training.ended import REFUSALS
 from esac_mpi.training.forecast import measured
 
 # multiplications of a matrix product worth a thread: 2x128 in batches of 256 gain by two
@@ -37,7 +37,7 @@ def library(config: Config, ranks: list[Rank]) -> Line:
     ):
         try:
             needs()
-        except (learners.NoDevice, learners.NotInstalled) as error:
+        except (learners.NoDevice, ImportError) as error:
             remedies.append(str(error))
     import torch
 
@@ -86,7 +86,7 @@ def gpu(config: Config, env: envs.Env, world: World) -> list[Line]:
     try:
         params, state, _ = make_counted(config, env, 1)
         made = set_up.make_learner(params, env, state, world)
-    except NO_START as error:
+    except REFUSALS as error:
         return [Line("GPU", "not to be used", str(error), True)]
     free, total = torch.cuda.mem_get_info()
     found = f"{torch.cuda.get_device_name()}, {total:,} bytes of memory"

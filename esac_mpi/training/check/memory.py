@@ -6,21 +6,20 @@ from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config
 from esac_mpi.host import ram
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.host.ram import size
 from esac_mpi.learners import NoDevice
-from esac_mpi.play import epsilon
 from esac_mpi.play.params import Params, make_layout
 from esac_mpi.play.state import shares_replay
 from esac_mpi.training import memory, set_up
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line
-from esac_mpi.training.ended import TooLarge
 
 
 def make_counted(config: Config, env: envs.Env, ranks: int) -> tuple[Params, Any, memory.Counter]:
     """Make parameters and state as before the first generation; count what they share.
 
-    Raises epsilon.TableTooSmall, MemoryError.
+    Raises WrongUsage, MemoryError.
     """
     layout, counter = make_layout(config, env), memory.Counter(ranks)
     noise = set_up.make_epsilon(config, layout, counter)
@@ -38,7 +37,7 @@ def networks(config: Config, env: envs.Env) -> list[Line]:
     """Refuse networks that do not fit in rank 0's memory; nothing where they do."""
     try:
         memory.refuse_networks(config, env, ram.total())
-    except TooLarge as error:
+    except WrongUsage as error:
         return [Line("networks", "too large", str(error), True)]
     return []
 
@@ -49,7 +48,7 @@ def shared(config: Config, env: envs.Env, ranks: list[Rank]) -> list[Line]:
         need = count_shared(config, env, len(ranks))
     except NoDevice:  # as the line about torch says
         return []
-    except (epsilon.TableTooSmall, MemoryError) as error:
+    except (WrongUsage, MemoryError) as error:
         return [Line("memory", "cannot be shared", str(error), True)]
     nodes = [rank.node for rank in ranks]
     sharing = [rank for rank in ranks if nodes.count(rank.node) > 1]
@@ -80,6 +79,6 @@ def replay(config: Config, env: envs.Env) -> list[Line]:
     found = f"comes to take {size(need)} {where} has {size(total)} of memory, {size(free)} free"
     try:
         memory.refuse_replay(config, env, total)
-    except TooLarge as error:
+    except WrongUsage as error:
         return [Line("replay", found, str(error), True)]
     return [Line("replay", found, "more than is free now" if need > free else "")]

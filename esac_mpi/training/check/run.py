@@ -14,7 +14,7 @@ from esac_mpi.training import memory, provenance, set_up, warm_start
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line, format_ranges
-from esac_mpi.training.ended import FILES, NO_START, REFUSALS, code_of
+from esac_mpi.training.ended import REFUSALS, code_of
 from esac_mpi.training.forecast.automatic import resolve
 
 
@@ -84,7 +84,7 @@ def foresee(
         run = Run.foresee(path, config, now, fresh)
         if config.own.follows and run.restored is None:
             source(config, path, now)
-    except FILES as error:
+    except REFUSALS as error:
         return [Line("run", "refused", str(error), True, code_of(error))], None
     saved = run.restored
     if saved is None:
@@ -120,7 +120,7 @@ def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: W
         learners.clear()  # the line about the GPU had one: a device may have room for one
         learner = set_up.make_learner(params, env, state, world)
         found = warm_start.plan(source, config, state, learner, now)
-    except (*FILES, *NO_START) as error:
+    except REFUSALS as error:
         return [Line("start", words or "refused", str(error), True, code_of(error))]
     left = f"anew: {', '.join(found.left)}" if found.left else ""
     return [Line("start", f"{words}, takes {', '.join(found.taken)}", left)]
