@@ -33,6 +33,12 @@ def look_here() -> str:
     return here
 
 
+def look_away(path: str) -> None:
+    """Take a directory from those in which tasks are found."""
+    if path in sys.path:
+        sys.path.remove(path)
+
+
 def directory() -> str:
     """Read the current directory, "" where it was deleted."""
     try:

@@ -7,6 +7,7 @@ made, reset or stepped.
 import ctypes
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -38,7 +39,6 @@ TORCH = (  # torch's functions that get a setting and set it, and what it begins
     ("get_default_device", "set_default_device", "cpu"),
     ("is_grad_enabled", "set_grad_enabled", True),
     ("get_deterministic_debug_mode", "set_deterministic_debug_mode", 0),
-    ("get_float32_matmul_precision", "set_float32_matmul_precision", "highest"),
     ("get_num_threads", "set_num_threads", 1),
 )
 
@@ -129,28 +129,50 @@ def blas() -> dict[str, int]:
     return {path: number for path, get, _ in threads.openblas() if (number := get()) != 1}
 
 
-def set_blas(was: dict[str, int]) -> None:
-    """Give each OpenBLAS its threads again."""
-    for path, _, put in threads.openblas():
-        put(was.get(path, 1))
-
-
 def torch() -> list[Any]:
     """Read torch's settings; of one that is not loaded, those that it begins with."""
     loaded: Any = sys.modules.get("torch")
     if not hasattr(loaded, "get_default_device"):
-        return [begins for *_, begins in TORCH]
-    now = [getattr(loaded, get)() for get, *_ in TORCH]
-    return [str(now[0]), str(now[1]), *now[2:]]
+        return [*(begins for *_, begins in TORCH), "highest", True, None]
+    kind, device, *others = [getattr(loaded, get)() for get, *_ in TORCH]
+    precision = None
+    with suppress(RuntimeError):  # it has been set by torch's newer names, which must not be mixed
+        precision = loaded.get_float32_matmul_precision()
+    fills = loaded.utils.deterministic.fill_uninitialized_memory
+    gpu = loaded.cuda.current_device() if loaded.cuda.is_initialized() else None
+    return [str(kind), str(device), *others, precision, fills, gpu]
 
 
 def set_torch(was: list[Any]) -> None:
-    """Restore torch's settings."""
-    loaded: Any = sys.modules["torch"]
-    kind, device, *others = was
+    """Restore torch's settings, if it is loaded."""
+    loaded: Any = sys.modules.get("torch")
+    if not hasattr(loaded, "get_default_device"):
+        return
+    kind, device, *others, precision, fills, gpu = was
     values = getattr(loaded, kind.partition(".")[2]), None if device == "cpu" else device, *others
     for (_, put, _), value in zip(TORCH, values, strict=True):
         getattr(loaded, put)(value)
+    if precision is not None:
+        loaded.set_float32_matmul_precision(precision)
+    loaded.utils.deterministic.fill_uninitialized_memory = fills
+    if gpu is not None:
+        loaded.cuda.set_device(gpu)
+
+
+def torch_random() -> tuple[Any, list[Any]] | None:
+    """Read the states of torch's random numbers, on GPUs too; None if it is not loaded."""
+    loaded: Any = sys.modules.get("torch")
+    if not hasattr(loaded, "get_default_device"):
+        return None
+    on_gpus = loaded.cuda.get_rng_state_all() if loaded.cuda.is_initialized() else []
+    return loaded.get_rng_state(), on_gpus
+
+
+def set_torch_random(was: tuple[Any, list[Any]] | None) -> None:
+    """Restore the states of torch's random numbers."""
+    if was is not None:
+        sys.modules["torch"].set_rng_state(was[0])
+        sys.modules["torch"].cuda.set_rng_state_all(was[1])
 
 
 LIGHT = {  # takes microseconds
@@ -178,9 +200,16 @@ BITS = {  # that decide what a run computes
     "how numbers are rounded": Part(
         lambda: (libm("fegetround"), sys.float_info.min / 2 > 0), reset_arithmetic
     ),
-    "the threads of BLAS": Part(blas, set_blas),
+    "the threads of BLAS": Part(blas, threads.set_openblas),
     "torch's settings": Part(torch, set_torch),
 }
+GUEST = (  # what a training changes beside threads in a process that goes on after it
+    LIGHT["environment variables"],
+    BITS["torch's settings"],
+    Part(random.getstate, random.setstate),
+    Part(np.random.get_state, np.random.set_state),
+    Part(torch_random, set_torch_random),
+)
 # all the time: not to be changed in each episode
 NEEDED = {"handlers of signals", "blocked signals", *BITS}
 

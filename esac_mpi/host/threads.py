@@ -4,7 +4,7 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,7 @@ def single_threaded() -> Iterator[bool]:
     torch: Any = sys.modules.get("torch")
     torch_before = torch.get_num_threads() if torch else usual
     limit_program()
-    for _, _, put in openblas():
-        put(1)
+    set_openblas({})
     if torch:
         torch.set_num_threads(1)
     try:
@@ -45,8 +44,7 @@ def single_threaded() -> Iterator[bool]:
     finally:
         for name, value in variables.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-        for path, _, put in openblas():
-            put(before.get(path, usual))
+        set_openblas(before, usual)
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(torch_before)
 
@@ -78,3 +76,9 @@ def openblas() -> Iterator[tuple[str, Callable[[], int], Callable[[int], None]]]
             if hasattr(library, put):
                 yield path, getattr(library, get), getattr(library, put)
                 break
+
+
+def set_openblas(numbers: Mapping[str, int], others: int = 1) -> None:
+    """Give each loaded OpenBLAS so many threads, by its file; those without a number `others`."""
+    for path, _, put in openblas():
+        put(numbers.get(path, others))

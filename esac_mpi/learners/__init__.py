@@ -5,10 +5,7 @@ Begin with: sac.py and sac_update.py; base.py has what they share.
 """
 
 import gc
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
@@ -72,29 +69,6 @@ def load(name: str) -> ModuleType:
         if first:
             gc.freeze()
             gc.enable()
-
-
-@contextmanager
-def put_back() -> Iterator[None]:
-    """Restore what a learner changes of torch in this process: settings, global random numbers.
-
-    Whether torch was loaded before or meanwhile.
-    """
-    torch: Any = sys.modules.get("torch")
-    name = "CUBLAS_WORKSPACE_CONFIG"
-    before, workspace = load("gpu").settings() if torch else None, os.environ.get(name)
-    generator = torch.get_rng_state() if torch else None
-    generators = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_initialized() else []
-    try:
-        yield
-    finally:
-        if gpu := sys.modules.get("esac_mpi.learners.gpu"):
-            gpu.restore(before or gpu.AT_FIRST)
-        if torch:
-            torch.set_rng_state(generator)
-        if generators:
-            torch.cuda.set_rng_state_all(generators)
-        os.environ.pop(name, "") if workspace is None else os.environ.update({name: workspace})
 
 
 def clear() -> None:

@@ -5,7 +5,6 @@ tools/gpu_check.py runs all of it; docs/results/performance.md has what came out
 
 import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -145,40 +144,6 @@ def probe() -> None:
     square = torch.ones(8, 8, device="cuda")
     if (total := (square @ square).sum().item()) != 8**3:
         raise RuntimeError(f"it says that a product of ones adds up to {total:g}, not {8**3}")
-
-
-class Settings(NamedTuple):
-    """What `choose` changes of torch, which all in a process share, for a GPU."""
-
-    deterministic: int  # torch's deterministic debug mode
-    fills: bool
-    # None: the process has it by torch's newer names, which must not be mixed with this one
-    tf32: bool | None
-    device: int | None  # None: none has been taken
-
-
-def settings() -> Settings:
-    """Read what they are now."""
-    try:
-        tf32 = torch.backends.cuda.matmul.allow_tf32
-    except RuntimeError:
-        tf32 = None
-    fills = getattr(torch.utils.deterministic, "fill_uninitialized_memory")  # noqa: B009
-    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-    return Settings(torch.get_deterministic_debug_mode(), fills, tf32, device)
-
-
-def restore(was: Settings) -> None:
-    """Let them be what they were."""
-    torch.set_deterministic_debug_mode(was.deterministic)
-    setattr(torch.utils.deterministic, "fill_uninitialized_memory", was.fills)  # noqa: B010
-    if was.tf32 is not None:
-        torch.backends.cuda.matmul.allow_tf32 = was.tf32
-    if was.device is not None:
-        torch.cuda.set_device(was.device)
-
-
-AT_FIRST = settings()  # before any GPU was taken
 
 
 def refuse_too_large(need: int, what: str) -> None:

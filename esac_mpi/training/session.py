@@ -10,30 +10,28 @@ sentence, and of no process.
 import math
 import os
 import platform
-import random
+import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-import numpy as np
-
-from esac_mpi import learners, record
+from esac_mpi import record
 from esac_mpi.comm import launch
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config, ConfigError
-from esac_mpi.host import batch_system, log, process_start, threads
+from esac_mpi.host import batch_system, log, process_start, process_state, threads
 from esac_mpi.host.errors import FAILED, WRONG_USAGE
-from esac_mpi.host.invocation import deleted_directory, look_here, without_arguments
+from esac_mpi.host.invocation import deleted_directory, look_away, look_here, without_arguments
 from esac_mpi.training import check, loop, set_up
 from esac_mpi.training.ended import Ended, as_end, last_words, reason, run_together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
+raise_interrupt: Callable[[], None] = partial(signal.default_int_handler, signal.SIGINT, None)
 BEGUN = set[Path]()  # run directories of the trainings of this process, on rank 0
 
 Answer = tuple[Config, bool]  # a configuration, and whether the run begins anew
@@ -196,7 +194,7 @@ def handle_signals(world: World) -> Iterator[None]:
     watches for what hangs: a person does.
     """
     if threading.current_thread() is threading.main_thread():
-        world.stop.listen(interrupt if world.size == 1 else None)
+        world.stop.listen(raise_interrupt if world.size == 1 else None)
     world.watchdog.sleeps = world.size == 1
     try:
         yield
@@ -205,27 +203,18 @@ def handle_signals(world: World) -> Iterator[None]:
         world.watchdog.end()
 
 
-def interrupt() -> None:
-    """Raise KeyboardInterrupt."""
-    raise KeyboardInterrupt
-
-
 @contextmanager
 def put_back() -> Iterator[None]:
     """Put back what a training changes: threads, global random numbers, what a GPU asks of torch.
 
     A task in the current directory is found meanwhile.
     """
-    here = look_here()
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - a learner's library sets it
-    try:
-        with threads.single_threaded() as known, learners.put_back():
-            if not known:
-                remedy = "start Python with OMP_NUM_THREADS=1 for the bits of the command line"
-                log.warn(f"numpy's BLAS is no OpenBLAS: {remedy}")
-            yield
-    finally:
-        if here in sys.path:
-            sys.path.remove(here)
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002
+    with threads.single_threaded() as known, ExitStack() as back:
+        for part in process_state.GUEST:
+            back.callback(part.put, part.found())
+        if here := look_here():
+            back.callback(look_away, here)
+        if not known:
+            remedy = "start Python with OMP_NUM_THREADS=1 for the bits of the command line"
+            log.warn(f"numpy's BLAS is no OpenBLAS: {remedy}")
+        yield

@@ -1,5 +1,6 @@
 """What a GPU can be in the way of, on a machine without one: torch's answers are made up."""
 
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +15,11 @@ from small_runs import OPTIONS
 from esac_mpi import learners
 from esac_mpi.config import Config, amend, load
 from esac_mpi.envs import make
+from esac_mpi.host import process_state
 from esac_mpi.learners import NoDevice, chunks, gpu
 from esac_mpi.learners.chunks import Chunks
 from esac_mpi.operators.policy import Layout
-from esac_mpi.training import set_up
+from esac_mpi.training import session, set_up
 from esac_mpi.training.check import learner as check
 
 FREE = gpu.WORKSPACE + 1000  # bytes
@@ -177,16 +179,18 @@ def test_a_workspace_with_which_bits_would_not_repeat_is_refused(cuda, monkeypat
 def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch, loaded):
     """Determinism, what fills new memory, TF32, the workspace; whether or not torch was there."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    before = gpu.settings()
+    before = process_state.torch()
     if not loaded:  # once it has been, meanwhile
-        monkeypatch.setattr(learners, "load", raising("torch would be loaded"))
-        monkeypatch.setattr(learners, "sys", SimpleNamespace(modules={gpu.__name__: gpu}))
-    with learners.put_back():
-        gpu.restore(gpu.Settings(2, not before.fills, not before.tf32, None))
-        assert torch.are_deterministic_algorithms_enabled()
+        monkeypatch.delitem(sys.modules, "torch")
+    with session.put_back():
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        torch.set_deterministic_debug_mode("error")
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        torch.backends.cuda.matmul.allow_tf32 = True
         gpu.os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        assert gpu.settings() != before
-    assert gpu.settings() == before
+        apart = zip(process_state.torch(), before, strict=True)
+        assert sum(now != was for now, was in apart) >= 3
+    assert process_state.torch() == before
     assert "CUBLAS_WORKSPACE_CONFIG" not in gpu.os.environ
 
 
@@ -195,9 +199,9 @@ def test_products_named_in_torchs_newer_way_are_left_alone():
     was = matmul.fp32_precision
     try:
         matmul.fp32_precision = "tf32"
-        before = gpu.settings()
-        assert before.tf32 is None
-        gpu.restore(before)
+        with session.put_back(), process_state.preserve_state() as changed:
+            pass
+        assert changed == []
         assert matmul.fp32_precision == "tf32"
     finally:
         matmul.fp32_precision = was

@@ -26,7 +26,7 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
 
     place: the study's file or directory. status: directory of this task's status.json.
     """
-    third = session.interrupt
+    third = session.raise_interrupt
     if world.size > 1:
         third = lambda: end_all(world, "esac_mpi: third signal: ends at once")  # noqa: E731
     stop = Stop(time.monotonic, third)
