@@ -17,22 +17,14 @@ from esac_mpi.config.distribution import AESRL, CEM, CEMRL, individuals
 from esac_mpi.config.evolution import ES, ESAC, Evolution, child_slots, members, slots, winners
 from esac_mpi.config.exact import exact
 from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, flatten, hint, marks, value_of
-from esac_mpi.config.files import UNSAVED, from_table, read_file, read_toml, suggest, to_toml
+from esac_mpi.config.files import from_table, read_file, read_toml, suggest, to_toml
 from esac_mpi.config.genetic import ERL, imitations
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS, PRESETS
+from esac_mpi.config.presets import PRESETS
 from esac_mpi.config.reads import FREE, WARN, differences, find_unread, unread_in
 from esac_mpi.config.renamed import renew_name
-from esac_mpi.config.resolution import (
-    change,
-    check,
-    resolve,
-    resolve_all,
-    resolve_given,
-    settings,
-    to_plain,
-)
+from esac_mpi.config.resolution import check, resolve, resolve_all, resolve_given, to_plain
 from esac_mpi.config.run import (
     Budget,
     Checkpoint,
@@ -47,13 +39,12 @@ from esac_mpi.config.table import SURVIVAL
 from esac_mpi.config.whole import ALGORITHMS, Config, ConfigError, table_of
 
 __all__ = [
-    "AESRL", "ALGORITHMS", "AUTO", "CEM", "CEMRL", "DDPG", "DEFAULTS", "ERL", "ERL_ACTOR",
-    "ERL_PRESETS", "ES", "ESAC", "FREE", "NAMES", "PPO", "PRESETS", "SAC", "SURVIVAL", "TD3",
-    "UNSAVED", "WARN", "Budget", "Checkpoint", "Config", "ConfigError", "Display", "Evaluation",
-    "Evolution", "Learner", "PolicyNetwork", "Stop", "Task", "amend", "as_option", "as_text",
-    "as_words", "automatic", "change", "check", "child_slots", "differences", "estimate", "exact",
-    "find_unread", "flatten", "from_table", "hint", "imitations", "individuals", "load", "marks",
-    "members", "read_file", "read_toml", "renew_name", "resolve", "resolve_all", "resolve_given",
-    "resolve_on_ranks", "settings", "slots", "suggest", "table_of", "to_plain", "to_toml",
-    "unread_in", "value_of", "winners",
+    "AESRL", "ALGORITHMS", "AUTO", "CEM", "CEMRL", "DDPG", "DEFAULTS", "ERL", "ES", "ESAC", "FREE",
+    "NAMES", "PPO", "PRESETS", "SAC", "SURVIVAL", "TD3", "WARN", "Budget", "Checkpoint", "Config",
+    "ConfigError", "Display", "Evaluation", "Evolution", "Learner", "PolicyNetwork", "Stop", "Task",
+    "amend", "as_option", "as_text", "as_words", "automatic", "check", "child_slots", "differences",
+    "estimate", "exact", "find_unread", "flatten", "from_table", "hint", "imitations",
+    "individuals", "load", "marks", "members", "read_file", "read_toml", "renew_name", "resolve",
+    "resolve_all", "resolve_given", "resolve_on_ranks", "slots", "suggest", "table_of", "to_plain",
+    "to_toml", "unread_in", "value_of", "winners",
 ]  # fmt: skip

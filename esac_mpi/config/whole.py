@@ -6,22 +6,13 @@ from importlib.metadata import EntryPoint, entry_points
 from keyword import iskeyword
 from typing import Any, Literal, TypeVar
 
+from esac_mpi.config import run
 from esac_mpi.config.bounds import NonNegativeFloat, NonNegativeInt
 from esac_mpi.config.distribution import AESRL, CEM, CEMRL
 from esac_mpi.config.evolution import ES, ESAC
 from esac_mpi.config.genetic import ERL, FORMS
 from esac_mpi.config.off_policy import DDPG, SAC, TD3
 from esac_mpi.config.ppo import PPO
-from esac_mpi.config.run import (
-    Budget,
-    Checkpoint,
-    Display,
-    Evaluation,
-    Learner,
-    PolicyNetwork,
-    Stop,
-    Task,
-)
 from esac_mpi.config.table import Table
 from esac_mpi.host.errors import BrokenAlgorithm, WrongUsage
 
@@ -101,9 +92,9 @@ class Config:
     max_hours: NonNegativeFloat = 0.0
     """Stop early enough to be saved after this time, or what SLURM or PBS leaves to the job if that
     is less [h]; 0 = no time."""
-    task: Task = field(default_factory=Task)
-    budget: Budget = field(default_factory=Budget)
-    policy: PolicyNetwork = field(default_factory=PolicyNetwork)
+    task: run.Task = field(default_factory=run.Task)
+    budget: run.Budget = field(default_factory=run.Budget)
+    policy: run.PolicyNetwork = field(default_factory=run.PolicyNetwork)
     esac: ESAC = field(default_factory=ESAC)
     es: ES = field(default_factory=ES)
     sac: SAC = field(default_factory=SAC)
@@ -114,11 +105,11 @@ class Config:
     cem: CEM = field(default_factory=CEM)
     cem_rl: CEMRL = field(default_factory=CEMRL)
     aes_rl: AESRL = field(default_factory=AESRL)
-    learner: Learner = field(default_factory=Learner)
-    evaluation: Evaluation = field(default_factory=Evaluation)
-    checkpoint: Checkpoint = field(default_factory=Checkpoint)
-    stop: Stop = field(default_factory=Stop)
-    display: Display = field(default_factory=Display)
+    learner: run.Learner = field(default_factory=run.Learner)
+    evaluation: run.Evaluation = field(default_factory=run.Evaluation)
+    checkpoint: run.Checkpoint = field(default_factory=run.Checkpoint)
+    stop: run.Stop = field(default_factory=run.Stop)
+    display: run.Display = field(default_factory=run.Display)
     said: tuple[str, ...] | None = field(default=None, compare=False, repr=False)
     """No setting: names of those that a person said; None where nobody knows."""
 

@@ -12,6 +12,8 @@ from esac_mpi.config import NAMES, Config, ConfigError, amend, check, load, mark
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, POSITIVE, Bound
 from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
+from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS
+from esac_mpi.config.resolution import change, settings
 from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.operators import evolution
 
@@ -67,7 +69,7 @@ def test_naming_a_limit_turns_the_default_budget_off(tmp_path):
     assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
     (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
     assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
-    kept = config.change(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
+    kept = change(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
 
@@ -87,12 +89,12 @@ def test_command_line_goes_before_file_and_file_before_preset(tmp_path):
 
 
 def test_a_config_is_taken_as_it_is():
-    td3 = config.change(Config(), {"algorithm": "td3"}, "")
+    td3 = change(Config(), {"algorithm": "td3"}, "")
     assert (td3, td3.said) == (amend(Config(), {"algorithm": "td3"}), None)
     was = loaded("--esac.preset corrected --esac.winner_pull 0.3")
-    same = config.change(was, {"esac.preset": "corrected", "seed": 3}, "")
+    same = change(was, {"esac.preset": "corrected", "seed": 3}, "")
     assert same == amend(was, {"seed": 3})
-    assert config.change(was, {"esac.preset": "default"}, "") == loaded("--esac.winner_pull 0.3")
+    assert change(was, {"esac.preset": "default"}, "") == loaded("--esac.winner_pull 0.3")
 
 
 @pytest.mark.parametrize("preset", ["paper", "reference-code"])
@@ -108,7 +110,7 @@ def test_a_preset_that_would_set_nothing_of_a_config_is_refused():
     paper = {"esac.preset": "paper"}
     for has, named in ((amend(Config(), paper), {}), (Config(), paper)):
         with pytest.raises(ConfigError, match=r"settings: esac.preset = paper: .* give no Config"):
-            config.change(has, named, "settings")
+            change(has, named, "settings")
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
@@ -116,7 +118,7 @@ def test_a_place_without_a_name_is_refused(words, tmp_path):
     with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
         load(words)
     with pytest.raises(ConfigError, match=r"settings: start_from is empty"):
-        config.change(Config(), {"start_from": ""}, "settings")
+        change(Config(), {"start_from": ""}, "settings")
     # but a file's source is taken away by an empty name
     (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
     assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
@@ -153,7 +155,7 @@ def test_only_switches_are_switched_and_texts_stay_as_they_are():
 
 
 def test_every_preset_sets_fields_to_allowed_values():
-    for preset in (*config.PRESETS.values(), *config.ERL_PRESETS.values(), config.ERL_ACTOR):
+    for preset in (*config.PRESETS.values(), *ERL_PRESETS.values(), ERL_ACTOR):
         check(amend(Config(), config.from_table(config.to_plain(preset), "preset")))
 
 
@@ -312,7 +314,7 @@ def test_what_was_said_is_no_setting(tmp_path):
     with pytest.raises(ConfigError, match="unknown key 'said'"):
         load(["--said", "seed"])
     with pytest.raises(ConfigError, match="unknown key 'said'"):
-        config.settings({"said": ["seed"]}, "settings")
+        settings({"said": ["seed"]}, "settings")
     (tmp_path / "x.toml").write_text("said = 3\n")
     with pytest.raises(ConfigError, match=r"x.toml: unknown key 'said'"):
         load([str(tmp_path / "x.toml")])

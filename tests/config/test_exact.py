@@ -9,9 +9,10 @@ from drawn import Drawn
 
 from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
-from esac_mpi.config import Config, ConfigError, amend, change, load
+from esac_mpi.config import Config, ConfigError, amend, load
 from esac_mpi.config.exact import whole
 from esac_mpi.config.genetic import elites
+from esac_mpi.config.resolution import change
 from esac_mpi.learners import training
 from esac_mpi.operators import genetics
 from esac_mpi.operators.policy import Layout

@@ -11,7 +11,8 @@ from in_process import started
 import esac_mpi
 from esac_mpi.commands import NAMES
 from esac_mpi.commands.__main__ import command_line
-from esac_mpi.config import Config, ConfigError, change, load
+from esac_mpi.config import Config, ConfigError, load
+from esac_mpi.config.resolution import change
 from esac_mpi.host import paths
 from esac_mpi.record import Refused, Unreadable
 
