@@ -5,7 +5,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -24,12 +24,7 @@ KERNELS = (  # variables by which libraries take other kernels than the CPU's, o
 
 
 def gather(
-    env: Env,
-    found: probe.Probe,
-    world: World,
-    threads: int,
-    command: list[str],
-    algorithm: str,
+    env: Env, found: probe.Probe, world: World, threads: int, command: list[str], algorithm: str
 ) -> dict[str, Any]:
     """Gather the provenance; warn of different bits, too few cores, or episodes not repeated.
 
@@ -49,8 +44,8 @@ def gather(
         warnings = affinity.complaints(world.hosts, [one["cores"] for one in everyone], threads)
         for warning in filter(None, (*warnings, found.not_finite, found.apart)):
             log.warn(warning)
-    pairs = zip(everyone, world.hosts, strict=True)
-    here = {one["physics"] for one, host in pairs if host == world.hosts[0]}
+    pairs = zip(world.hosts, everyone, strict=True)
+    ranks = [(host, one["cpu"], one["physics"]) for host, one in pairs]
     return {
         "command": shlex.join(command),
         "git_commit": git_commit(),
@@ -62,9 +57,7 @@ def gather(
         "platform": platform.platform(),
         "probe_steps": probe.PROBE_STEPS * world.size,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        **gather_compared(
-            env, made, found, [one["cpu"] for one in everyone], len(here) == 1, algorithm
-        ),
+        **gather_compared(env, made, found, ranks, algorithm),
     }
 
 
@@ -72,17 +65,17 @@ def gather_compared(
     env: Env,
     made: dict[str, str],
     found: probe.Probe,
-    cpus: Iterable[str],
-    alike: bool,
+    ranks: Sequence[tuple[str, str, str]],
     algorithm: str,
 ) -> dict[str, str]:
     """Gather what decides whether a run goes on: the machine and, where `made` tells, the task.
 
-    Of the task what the next process would find otherwise is empty. alike: whether all ranks of
-    this node found the same.
+    Of the task what the next process would find otherwise is empty. ranks: host, CPU and what the
+    first steps told (Probe.digests) of each.
     """
+    alike = len({digests for host, _, digests in ranks if host == ranks[0][0]}) == 1
     machine = {
-        "cpu": "; ".join(sorted(set(cpus))),
+        "cpu": "; ".join(sorted({cpu for _, cpu, _ in ranks})),
         "python": platform.python_version(),
         "versions": versions(algorithm),
     }

@@ -271,6 +271,9 @@ def test_a_run_that_recorded_nothing_of_its_task_goes_on():
     assert task_changes(MADE, {**MADE, **TASK}) == []
 
 
+RANK = ("host", "cpu", "digests")
+
+
 def test_what_is_another_in_every_process_is_not_recorded(world):
     steady = gathered("Walk", world)
     assert steady["task_probe"] == probe.probe(envs.make("stacks:Walk-v0")).digests
@@ -279,7 +282,7 @@ def test_what_is_another_in_every_process_is_not_recorded(world):
     made = identity.identity(env)
 
     def model(found):
-        return provenance.gather_compared(env, made, found, [], True, "es")["task_model"]
+        return provenance.gather_compared(env, made, found, [RANK], "es")["task_model"]
 
     apart = probe.Probe("observations 1, rewards 2, ends 3", "not the same")
     assert model(apart) == made["model"]  # a wrapper's doing

@@ -77,7 +77,9 @@ def foresee(
     settled: names of the settings that are left to the task. Nothing is made, moved or locked.
     """
     path = set_up.run_directory(config)
-    now = origin(env, ranks, config.algorithm) | {"settled": settled}
+    first, each = ranks[0], [(rank.host, rank.cpu, rank.found.digests) for rank in ranks]
+    now = provenance.gather_compared(env, first.made, first.found, each, config.algorithm)
+    now["settled"] = settled
     if config.start_from and warm_start.is_within(config.start_from, path):
         return describe_source(config, env, now, world), config.budget
     try:
@@ -124,12 +126,3 @@ def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: W
         return [Line("start", words or "refused", str(error), True, code_of(error))]
     left = f"anew: {', '.join(found.left)}" if found.left else ""
     return [Line("start", f"{words}, takes {', '.join(found.taken)}", left)]
-
-
-def origin(env: envs.Env, ranks: list[Rank], algorithm: str) -> dict[str, str]:
-    """Gather what a start compares with the run's task."""
-    first = ranks[0]
-    here = {rank.found.digests for rank in ranks if rank.host == first.host}
-    return provenance.gather_compared(
-        env, first.made, first.found, [rank.cpu for rank in ranks], len(here) == 1, algorithm
-    )
