@@ -7,6 +7,7 @@ never ends a run.
 import errno
 import logging
 import math
+import platform
 import sys
 import time
 import warnings
@@ -57,10 +58,10 @@ def warn_on_root(rank: int) -> Iterator[None]:
             warnings.showwarning = shown
 
 
-def setup(rank: int, host: str, quiet: bool = False) -> None:
+def setup(rank: int, quiet: bool = False) -> None:
     """Print this rank's messages to stdout: rank 0's unless it is quiet, warnings of the others."""
     console = _Console()
-    console.setFormatter(_Formatter(rank, host, "%(message)s"))
+    console.setFormatter(_Formatter(rank, "%(message)s"))
     console.setLevel(logging.WARNING if quiet else logging.INFO)
     logger.handlers[:] = [console]
     logger.propagate = False
@@ -69,10 +70,10 @@ def setup(rank: int, host: str, quiet: bool = False) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal still gets every line
 
 
-def append_to(path: Path, rank: int, host: str) -> None:
-    """Append messages, not progress, to a file, with the time (UTC); warn where that fails."""
+def append_to(path: Path) -> None:
+    """Append rank 0's messages, no progress, to a file, with the time (UTC); warn if that fails."""
     try:
-        file = _File(path, rank, host)
+        file = _File(path, 0)
     except OSError as error:
         logger.warning("%s: %s; messages go to stdout alone", path, error.strerror)
         return
@@ -80,9 +81,9 @@ def append_to(path: Path, rank: int, host: str) -> None:
     logger.addHandler(file)
 
 
-def append_error(path: Path, rank: int, host: str, words: str) -> None:
+def append_error(path: Path, rank: int, words: str) -> None:
     """Append to a file why the run ends, which is printed elsewhere."""
-    with suppress(OSError), closing(_File(path, rank, host)) as file:
+    with suppress(OSError), closing(_File(path, rank)) as file:
         file.emit(logger.makeRecord(logger.name, logging.ERROR, "", 0, words, (), None))
 
 
@@ -116,9 +117,9 @@ def complain(text: object) -> None:
 class _Formatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
-    def __init__(self, rank: int, host: str, form: str) -> None:
+    def __init__(self, rank: int, form: str) -> None:
         super().__init__(form, "%Y-%m-%dT%H:%M:%SZ")
-        self._origin = f"[rank {rank} {host}]"
+        self._origin = f"[rank {rank} {platform.node()}]"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if record.levelno >= logging.WARNING:
@@ -132,11 +133,11 @@ class _Console(logging.Handler):
 
 
 class _File(logging.FileHandler):
-    def __init__(self, path: Path, rank: int, host: str) -> None:
+    def __init__(self, path: Path, rank: int) -> None:
         if path.is_fifo():  # which opens once somebody reads it
             raise OSError(errno.EINVAL, "a pipe, not a file")
         super().__init__(path, encoding="utf-8", errors="backslashreplace")
-        self.setFormatter(_Formatter(rank, host, "%(asctime)s %(message)s"))
+        self.setFormatter(_Formatter(rank, "%(asctime)s %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, if its directory is still there: one that was closed is opened anew."""

@@ -2,7 +2,6 @@
 
 import json
 import math
-import platform
 import shlex
 from collections import Counter, deque
 from collections.abc import Callable
@@ -225,7 +224,7 @@ def let_ranks_record(job: Job) -> None:
     path, token = world.from_root((job.run.path, job.run.token) if job.run else None)
 
     def record(words: str, why: str) -> None:
-        log.append_error(path / "log.txt", world.rank, platform.node(), words)
+        log.append_error(path / "log.txt", world.rank, words)
         if why:
             fail_from(path, token, world.rank, why)
 

@@ -62,7 +62,7 @@ def program(asked: Asked) -> int:
     world = None
     try:
         world = World()
-        log.setup(world.rank, platform.node())
+        log.setup(world.rank)
         world.stop.listen()
         return run(world, asked).code
     except Exception as error:
@@ -92,7 +92,7 @@ def guest(asked: Asked, quiet: bool = False) -> Outcome:
     try:
         with put_back(), log.preserve_log():
             world = World()
-            log.setup(world.rank, platform.node(), quiet)
+            log.setup(world.rank, quiet)
             with handle_signals(world):
                 return run(world, asked)._replace(wished=world.stop.wished)
     except BaseException as error:

@@ -1,6 +1,5 @@
 """Before the first generation: task, state and learner, the run directory, and what it holds."""
 
-import platform
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -206,7 +205,7 @@ def begin(job: Job, fresh: bool, origin: dict[str, Any]) -> Run:
         if restored is None and follows:
             job.state.follow(source(job.config, path, origin))
     run = Run.begin(path, job.config, origin, fresh)
-    log.append_to(run.path / "log.txt", 0, platform.node())
+    log.append_to(run.path / "log.txt")
     return run
 
 

@@ -4,6 +4,7 @@ import itertools
 import logging
 import math
 import os
+import platform
 import subprocess
 import sys
 import warnings
@@ -35,7 +36,8 @@ VALUES = {
 
 
 @pytest.fixture(autouse=True)
-def logger_as_it_was():
+def logger_as_it_was(monkeypatch):
+    monkeypatch.setattr(platform, "node", lambda: "node7")
     before = (log.logger.handlers[:], log.logger.propagate, log.logger.level)
     yield
     for handler in log.logger.handlers:
@@ -59,7 +61,7 @@ class Clock:
 
 def test_only_rank_0_speaks_but_for_warnings(capsys):
     for rank in (0, 3):
-        log.setup(rank, "node7")
+        log.setup(rank)
         log.say("hello")
         log.warn("odd")
     logging.getLogger("esac_mpi.record").warning("from %s", "below")
@@ -71,21 +73,21 @@ def test_only_rank_0_speaks_but_for_warnings(capsys):
 
 def test_log_file_is_appended_to(tmp_path, capsys):
     for message in ("first", "zweite läufe"):
-        log.setup(0, "node7")
-        log.append_to(tmp_path / "log.txt", 0, "node7")
+        log.setup(0)
+        log.append_to(tmp_path / "log.txt")
         log.say(message)
     lines = (tmp_path / "log.txt").read_text("utf-8").splitlines()
     times, messages = zip(*(line.split(" ", 1) for line in lines), strict=True)
     assert messages == ("first", "zweite läufe")
     assert all(len(t) == len("2024-05-01T12:00:00Z") and t.endswith("Z") for t in times)
-    log.append_to(tmp_path / "missing" / "log.txt", 0, "node7")
+    log.append_to(tmp_path / "missing" / "log.txt")
     assert "No such file" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_loses_lines_and_nothing_else(capsys):
-    log.setup(0, "node7")
-    log.append_to(Path("/dev/full"), 0, "node7")
+    log.setup(0)
+    log.append_to(Path("/dev/full"))
     log.say("hello")
     assert capsys.readouterr() == ("hello\n", "")
 
@@ -93,7 +95,7 @@ def test_a_full_disk_loses_lines_and_nothing_else(capsys):
 CODE = """
 import time
 from esac_mpi.host import log
-log.setup(0, "here")
+log.setup(0)
 display = log.Display(0.0)
 for generation in range(200):
     display.update({"generation": generation, "env_steps": 0, "progress": generation / 200})
@@ -138,7 +140,7 @@ def test_a_line_is_one_piece_so_that_no_other_ranks_line_cuts_it(monkeypatch):
 
 
 def test_ascii_stdout_gets_every_line():
-    code = "from esac_mpi.host import log; log.setup(0, 'h'); log.say('läufe'); log.say('end')"
+    code = "from esac_mpi.host import log; log.setup(0); log.say('läufe'); log.say('end')"
     done = finish([sys.executable, "-c", code], PYTHONIOENCODING="ascii")
     assert done.stdout == "l\\xe4ufe\nend\n"
 
@@ -155,7 +157,7 @@ def test_a_progress_line_names_its_figures():
     ("every", "pause", "shown"), [(5.0, 1.0, [0, 5, 10, 11]), (0.0, 0.01, [*range(12)])]
 )
 def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
-    log.setup(0, "node7")
+    log.setup(0)
     clock = Clock()
     display = Display(every, clock)
     for generation in range(12):
@@ -168,7 +170,7 @@ def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
 
 
 def test_lines_thin_out_as_a_run_goes_on(capsys):
-    log.setup(0, "node7")
+    log.setup(0)
     clock, times = Clock(), []
     display = Display(5.0, clock)
     for second in range(36_001):  # ten hours
@@ -183,8 +185,8 @@ def test_lines_thin_out_as_a_run_goes_on(capsys):
 
 
 def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
-    log.setup(0, "node7")
-    log.append_to(tmp_path / "log.txt", 0, "node7")
+    log.setup(0)
+    log.append_to(tmp_path / "log.txt")
     log.say("begins")
     Display(0.0).update(row(1))
     log.warn("odd")
@@ -194,7 +196,7 @@ def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
 
 
 def test_seldom_values_stay_and_speed_follows(capsys):
-    log.setup(0, "node7")
+    log.setup(0)
     clock = Clock()
     display = Display(0.0, clock)
     display.update(row(10, 0.5, 1000, evaluation_sac=7.0))
@@ -250,7 +252,7 @@ def test_a_pipe_in_place_of_the_log_is_let_be(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with log.preserve_log():
         before = log.logger.handlers[:]
-        log.append_to(tmp_path / "pipe", 0, "host")
+        log.append_to(tmp_path / "pipe")
         assert log.logger.handlers == before
 
 

@@ -6,7 +6,6 @@ same generation.
 """
 
 import gc
-import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ def search(place: Path, world: Any, max_hours: float = 0.0, status: Path | None 
         third = lambda: end_all(world, "esac_mpi: third signal: ends at once")  # noqa: E731
     stop = Stop(time.monotonic, third)
     with log.preserve_log():
-        log.setup(world.rank, platform.node())
+        log.setup(world.rank)
         stop.listen()
         try:
             if world.rank == 0:
