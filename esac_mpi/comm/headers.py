@@ -48,8 +48,6 @@ def compare(checksums: np.ndarray, hosts: Sequence[str]) -> None:
     """Raise DivergedError, with hosts, unless all ranks' parameter checksums [ranks] agree."""
     if (checksums != checksums[0]).any():
         odd = sorted({host for host, c in zip(hosts, checksums, strict=True) if c != checksums[0]})
-        raise DivergedError(
-            f"the parameters of {', '.join(odd)} differ from those of {hosts[0]}: "
-            "these nodes compute different bits "
-            "(another CPU type or library version); run on nodes of one kind"
-        )
+        differ = f"the parameters of {', '.join(odd)} differ from those of {hosts[0]}"
+        why = "these nodes compute different bits (another CPU type or library version)"
+        raise DivergedError(f"{differ}: {why}; run on nodes of one kind")

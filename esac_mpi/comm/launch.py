@@ -72,9 +72,7 @@ def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise LaunchError if a launcher started several processes that each run alone."""
     name = next((name for name in batch_system.SIZES if environ.get(name, "").isdecimal()), None)
     if name and size == 1 and int(environ[name]) > 1:
-        raise LaunchError(
-            f"{name} = {environ[name]}, but this process is alone: "
-            f"the launcher belongs to another MPI than {library()}; "
-            "use that library's own mpirun, or srun with the matching --mpi "
-            f"(or unset {name}, if one process is meant)"
-        )
+        alone = f"{name} = {environ[name]}, but this process is alone"
+        why = f"the launcher belongs to another MPI than {library()}"
+        remedy = "use that library's own mpirun, or srun with the matching --mpi"
+        raise LaunchError(f"{alone}: {why}; {remedy} (or unset {name}, if one process is meant)")

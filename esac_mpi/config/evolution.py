@@ -112,11 +112,8 @@ class Evolution(Selecting):
             yield "population_size", f"must be even under mirrored sampling; {remedy}"
         if self.sampling == "onesided" and n == 1 and self.fitness_shaping != "sign":
             under = f"sampling = onesided and fitness_shaping = {self.fitness_shaping}"
-            remedy = "2 or more, or fitness_shaping = sign"
-            yield (
-                "population_size",
-                f"no ES gradient under {under}, which compares members; {remedy}",
-            )
+            why = f"no ES gradient under {under}, which compares members"
+            yield "population_size", f"{why}; 2 or more, or fitness_shaping = sign"
 
     def centre_problems(self, table: str, rule: str) -> Iterator[Problem]:
         """Yield members whose episodes are not comparable with those of theta_es."""
@@ -272,10 +269,8 @@ class ESAC(Evolution):
         children, copies = child_slots(self), self.sac_copies
         if children + copies > have:
             remedy = "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
-            yield (
-                "",
-                f"{children} crossover children + {copies} SAC copies > {have} slots; {remedy}",
-            )
+            crowd = f"{children} crossover children + {copies} SAC copies > {have} slots"
+            yield "", f"{crowd}; {remedy}"
         unperturbed = children if self.winner_selection == "hard" else 0
         if not self.sac_copy_noise:
             unperturbed += copies

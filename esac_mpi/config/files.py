@@ -183,10 +183,8 @@ def no_file(word: str) -> str:
     """Return the error for a word that names no configuration file, with a suggestion."""
     place = expanduser(word)
     if isfile(config := join(place, CONFIG)):
-        return (
-            f"{word!r} is a run's directory: "
-            f"{config} goes on with the run, and so does the command that began it"
-        )
+        told = f"{config} goes on with the run, and so does the command that began it"
+        return f"{word!r} is a run's directory: {told}"
     if isdir(place):
         return f"{word!r} is a directory; name the configuration file in it"
     if word.endswith(".h5"):

@@ -191,10 +191,8 @@ def problems(config: Config) -> Iterator[str]:
         if not reads(config.algorithm, name):
             continue
         if isinstance(value, str) and name not in UNSAVED and not is_text(value):
-            yield (
-                f"{name} = {value!r}: "
-                "not UTF-8, so that no file of the run could hold it; give it another name"
-            )
+            told = "not UTF-8, so that no file of the run could hold it; give it another name"
+            yield f"{name} = {value!r}: {told}"
         if isinstance(value, str) and value in choices(name):
             continue
         bounds = [mark for mark in marks(name) if isinstance(mark, Bound)]

@@ -40,15 +40,11 @@ def expand_home(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeE
     found = os.path.expanduser(said)
     if found.startswith("~"):
         who = said.partition("/")[0]
-        raise kind(
-            f"{said}: {who} has no home directory here; write the path itself, or ./{said} for "
-            "that name"
-        )
+        remedy = f"write the path itself, or ./{said} for that name"
+        raise kind(f"{said}: {who} has no home directory here; {remedy}")
     if (variable := re.match(r"\$(\w+|\{\w+\})", found)) and not os.path.lexists(found):
-        raise kind(
-            f"{said}: {variable[0]} was not replaced, as no shell has read it; write the path "
-            "itself"
-        )
+        why = f"{variable[0]} was not replaced, as no shell has read it"
+        raise kind(f"{said}: {why}; write the path itself")
     # ./~, which pathlib makes ~
     return os.path.abspath(found) if str(Path(found)).startswith("~") else found
 

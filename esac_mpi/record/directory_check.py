@@ -97,10 +97,8 @@ def compare(path: Path, restored: Checkpoint | None, config: Config, settled: st
         own = f"with its own settings, {path / CONFIG}, it goes on as it is"
         if differences(old, settings_of(path) or old):
             own = f"{path / CONFIG} was edited: with the former values there it goes on"
-        raise Refused(
-            f"{path} holds a run of other settings:{listing}\nChoose --fresh (moves it aside) or "
-            f"another --run-dir; {own}"
-        )
+        remedy = f"Choose --fresh (moves it aside) or another --run-dir; {own}"
+        raise Refused(f"{path} holds a run of other settings:{listing}\n{remedy}")
 
 
 def list_changes(changed: Mapping[str, tuple[Any, Any]]) -> list[str]:

@@ -202,10 +202,8 @@ def header(path: Path, stream: BinaryIO) -> Header:
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
     if not SCHEMA <= schema <= NEWEST:
-        raise OtherSchema(
-            f"{path}: schema {schema}, written by another version of esac_mpi; this one reads "
-            f"schemas {SCHEMA} to {NEWEST}"
-        )
+        told = f"schema {schema}, written by another version of esac_mpi"
+        raise OtherSchema(f"{path}: {told}; this one reads schemas {SCHEMA} to {NEWEST}")
     if there != size + USER_BLOCK:
         raise Unreadable(f"{path}: truncated: {there - USER_BLOCK:,} of {size:,} bytes")
     return Header(schema, sha256)

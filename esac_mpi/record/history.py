@@ -173,10 +173,9 @@ class Rows:
         if value.shape != column.shape[1:] or not np.can_cast(
             value.dtype, column.dtype, "same_kind"
         ):
-            raise ValueError(
-                f"{name}: expected {column.dtype} {list(column.shape[1:])} as in the first row, "
-                f"got {value.dtype} {list(value.shape)}"
-            )
+            wanted = f"{column.dtype} {list(column.shape[1:])} as in the first row"
+            got = f"{value.dtype} {list(value.shape)}"
+            raise ValueError(f"{name}: expected {wanted}, got {got}")
         return value
 
 

@@ -125,9 +125,8 @@ class Policy(policy.Policy):
             raise Unreadable(f"{path}: {error.strerror}") from error
         arrays, about = read(path)
         if missing := sorted(NEEDED - about.keys() | {"theta"} - arrays.keys()):
-            raise Unreadable(
-                f"{path}: a file of esac_mpi, but not a policy: it has no {', '.join(missing)}"
-            )
+            lacks = ", ".join(missing)
+            raise Unreadable(f"{path}: a file of esac_mpi, but not a policy: it has no {lacks}")
         # the normaliser: once attributes
         about |= {name: array for name, array in arrays.items() if name != "theta"}
         try:
@@ -167,12 +166,10 @@ class Policy(policy.Policy):
 
     def __repr__(self) -> str:
         forms = [form for form in ("layer_norm", "linear") if getattr(self.layout, form)]
-        shape = " ".join(["-".join(map(str, self.layout.sizes)), *forms])
+        sizes = "-".join(map(str, self.layout.sizes))
+        network = " ".join([sizes, *forms, self.activation, self.output])
         made = f"{self.kind} of generation {self.generation}"
-        return (
-            f"Policy({self.task}, return {figures(self.episodic_return)}, {made}, {shape} "
-            f"{self.activation} {self.output})"
-        )
+        return f"Policy({self.task}, return {figures(self.episodic_return)}, {made}, {network})"
 
 
 def _vector(values: np.ndarray, size: int, name: str) -> np.ndarray:

@@ -101,9 +101,8 @@ class Columns(Mapping[str, np.ndarray]):
         """Return these arrays, read from the file and not kept."""
         names = list(names)
         if missing := [name for name in names if name not in self.shapes]:
-            raise KeyError(
-                f"{self}: no {', '.join(missing)}; it has {', '.join(self.shapes) or 'nothing yet'}"
-            )
+            has = ", ".join(self.shapes) or "nothing yet"
+            raise KeyError(f"{self}: no {', '.join(missing)}; it has {has}")
         if not names or self.source is None:
             return {}
         try:
@@ -151,10 +150,8 @@ class Columns(Mapping[str, np.ndarray]):
             name not in now or (not is_final(name) and now[name][0] < self.generations)
             for name in names
         ):
-            raise Unreadable(
-                f"{self.source}: the run has gone back or gone on without it since it was opened; "
-                "open it again"
-            )
+            told = "the run has gone back or gone on without it since it was opened"
+            raise Unreadable(f"{self.source}: {told}; open it again")
         return closed
 
     def __str__(self) -> str:
@@ -237,9 +234,8 @@ class RunFiles:
         try:
             import pandas  # only who asks for the table pays for it
         except ImportError as error:
-            raise ImportError(
-                f"Run.history needs pandas: {INSTALL} '.[analysis]'; Run.columns has arrays"
-            ) from error
+            told = f"Run.history needs pandas: {INSTALL} '.[analysis]'; Run.columns has arrays"
+            raise ImportError(told) from error
         arrays = {
             name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars
         }
@@ -255,10 +251,8 @@ class RunFiles:
         full = name if "/" in name else f"metrics/{name}"
         if len(self.columns.shapes.get(full, (0, 0))) != 2:
             wide = [n for n, shape in self.columns.shapes.items() if len(shape) == 2]
-            raise KeyError(
-                f"{self.columns}: {name} is one number a generation; those with more are "
-                f"{', '.join(wide)}"
-            )
+            told = f"{name} is one number a generation; those with more are {', '.join(wide)}"
+            raise KeyError(f"{self.columns}: {told}")
         return self.columns.read([full])[full]
 
     def newest(self) -> Checkpoint | None:

@@ -33,10 +33,8 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         and config.task.changed == "refuse"
         and (changed := task_changes(found.provenance, now))
     ):
-        wrong = (
-            f"is of another task; changed: {'; '.join(changed)}. --task.changed warn makes it "
-            "all the same"
-        )
+        told = f"is of another task; changed: {'; '.join(changed)}"
+        wrong = f"{told}. --task.changed warn makes it all the same"
     if wrong:
         raise Refused(f"{name}: {path} {wrong}")
     return found.columns
@@ -75,8 +73,6 @@ def problem(found: RunFiles, config: Config, name: str) -> str:
     wanted, there = config.budget.generations, found.generation
     by_minutes = found.config.budget.minutes and not 0 < wanted <= there
     if by_minutes or any(now > was for now, was in limits):
-        return (
-            "has a smaller budget, at whose end its record ends: choose budget.generations = "
-            f"{there}, or less"
-        )
+        remedy = f"choose budget.generations = {there}, or less"
+        return f"has a smaller budget, at whose end its record ends: {remedy}"
     return ""
