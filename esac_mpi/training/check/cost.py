@@ -1,7 +1,6 @@
 """The line about what the run will cost: measured pieces of work, through its schedule."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,10 +11,9 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.world import World
 from esac_mpi.host.log import duration
-from esac_mpi.operators.noise import Purpose, blocks, integer
+from esac_mpi.operators.noise import blocks
 from esac_mpi.play import population
-from esac_mpi.play.params import Params, make_actor, make_layout, make_policy
-from esac_mpi.play.rollout import explore, play
+from esac_mpi.play.params import Params, make_layout, make_policy
 from esac_mpi.training import set_up
 from esac_mpi.training.check.report import Line
 from esac_mpi.training.ended import run_together
@@ -24,7 +22,6 @@ from esac_mpi.training.memory import Counter
 
 PLAYING = 1.0  # whole episodes are played for at least this time, on each rank [s]
 EPISODES = 3  # and as many at least
-LONG = 10.0  # no further one is begun after this time [s]
 UPDATING = 2.0  # updates of the learner are made for this time [s]
 WHOLE = 0.98  # share of the horizon from which on episodes count as lasting to it
 UNMEASURED = learners.NoDevice, learners.LearnerNotFinite, MemoryError
@@ -47,7 +44,7 @@ def look(
 
     def play_whole() -> np.ndarray:
         with envs.refuse_errors(env.id):
-            return episodes(params, env, world.rank)
+            return measured.episodes(params, env, PLAYING, EPISODES, world.rank)
 
     world.gather(None)  # all begin together
     played = world.gather(run_together(world, play_whole))
@@ -66,7 +63,7 @@ def look(
             done[0] = 1
     # the others wait as while a phase goes on: beside their work those of its node play
     while runs_beside(chosen) and world.node == 0 and not done[0]:
-        episodes(params, env, world.rank, 0.0)
+        measured.episodes(params, env, 0.0, rank=world.rank)
     world.gather(None)
     return lines, updating
 
@@ -121,29 +118,6 @@ def put_together(
         exchange=exchange,
         **{name: float(np.mean([one[name] for one in beside])) for name in beside[0]},
     )
-
-
-def episodes(params: Params, env: envs.Env, rank: int, seconds: float | None = None) -> np.ndarray:
-    """Play whole episodes for PLAYING or at least so long; return time and steps, float64 [m, 2].
-
-    Where ranks' work is episodes, their transitions are recorded, which takes its time.
-    """
-    chosen, theta = params.config, params.initial(0)
-    declared = ALGORITHMS[chosen.algorithm].DECLARES
-    policy = make_policy(params, env, output=declared.output).set(theta)
-    actor = make_actor(params).set(theta)
-    found: list[tuple[float, int]] = []
-    start = now = time.perf_counter()
-    least, count = (PLAYING, EPISODES) if seconds is None else (seconds, 1)
-    while (now < start + least or len(found) < count) and (not found or now < start + LONG):
-        seed = integer(chosen.seed, Purpose.EPISODE, 0, rank, len(found))
-        if declared.work == "members":
-            episode = play(env, policy, seed)
-        else:
-            episode = explore(env, actor, seed)[1]
-        before, now = now, time.perf_counter()
-        found.append((now - before, max(episode.episodic_length, 1)))
-    return np.array(found)
 
 
 def noise_seconds(params: Params, env: envs.Env) -> tuple[float, float]:

@@ -4,7 +4,6 @@ A run that goes on keeps what it was resolved to, on any ranks: a resolved confi
 same bits on all.
 """
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +15,7 @@ from esac_mpi.comm.contracts import World
 from esac_mpi.config import AUTO, NAMES, Config, amend, automatic, check, resolve_on_ranks, value_of
 from esac_mpi.envs import Env, TaskError, probe, refuse_errors
 from esac_mpi.host import process_state
-from esac_mpi.operators.noise import Purpose, integer
-from esac_mpi.play.params import Params, make_actor, make_params, make_policy
-from esac_mpi.play.rollout import explore, play
+from esac_mpi.play.params import Params, make_params
 from esac_mpi.record import settings_of
 from esac_mpi.training.forecast import measured
 
@@ -180,15 +177,5 @@ def rounds() -> Iterator[int]:
 
 def step_seconds(params: Params, env: Env) -> float:
     """Measure a step of the task and policy, the start of an episode shared out [s]."""
-    # members may take many steps at once; others keep each one's transition
-    members = ALGORITHMS[params.config.algorithm].DECLARES.work == "members"
-    policy = (make_policy(params, env) if members else make_actor(params)).set(params.initial(0))
-    start = time.perf_counter()
-    steps = 0
-    seconds = 0.0
-    while seconds < PLAYING:
-        seed = integer(params.config.seed, Purpose.EPISODE, 0, 0, steps)
-        episode = play(env, policy, seed, cap=FIRST) if members else explore(env, policy, seed)[1]
-        steps += max(episode.episodic_length, 1)
-        seconds = time.perf_counter() - start
-    return seconds / steps
+    seconds, steps = measured.episodes(params, env, PLAYING, cap=FIRST).sum(axis=0)
+    return float(seconds / steps)

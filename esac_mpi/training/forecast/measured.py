@@ -13,11 +13,13 @@ from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, amend
 from esac_mpi.config.reads import find_unread
 from esac_mpi.operators import genetics
+from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.learner_phases import Flight, Steps
-from esac_mpi.play.params import Params
+from esac_mpi.play.params import Params, make_actor, make_policy
+from esac_mpi.play.rollout import explore, play
 
-LONG = 10.0  # no further phase is begun after this time [s]
+LONG = 10.0  # no further phase or episode is begun after this time [s]
 STORED = 10_000  # random states, or transitions, that are learned from
 UPDATES = 50  # of a measured individual, and of a phase at least
 BATCHES = 4  # of states that a measured child imitates
@@ -110,6 +112,29 @@ def seconds(config: Config, layout: Layout) -> dict[str, float]:
         seen = np.resize(states, (erl.mutation_batch, states.shape[1]))
         found["mutating"] = median_of_calls(lambda: made.proximal(theta, seen, random))
     return found
+
+
+def episodes(
+    params: Params, env: envs.Env, lasting: float, least: int = 1, rank: int = 0, cap: int = 0
+) -> np.ndarray:
+    """Play episodes for so long [s], at `least` so many; return time and steps, float64 [m, 2].
+
+    Where ranks' work is episodes, their transitions are recorded, which takes its time. rank: whose
+    they are. cap: steps of a member's episode at most; 0 = the task's.
+    """
+    config = params.config
+    declares = ALGORITHMS[config.algorithm].DECLARES
+    members = declares.work == "members"
+    policy = make_policy(params, env, output=declares.output) if members else make_actor(params)
+    policy.set(params.initial(0))
+    found: list[tuple[float, int]] = []
+    start = now = time.perf_counter()
+    while (now < start + lasting or len(found) < least) and (not found or now < start + LONG):
+        seed = integer(config.seed, Purpose.EPISODE, 0, rank, len(found))
+        episode = play(env, policy, seed, cap=cap) if members else explore(env, policy, seed)[1]
+        before, now = now, time.perf_counter()
+        found.append((now - before, max(episode.episodic_length, 1)))
+    return np.array(found)
 
 
 def median_of_calls(action: Callable[[], Any], at_least: float = MEASURING) -> float:
