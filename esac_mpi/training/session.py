@@ -65,15 +65,13 @@ def program(asked: Asked) -> int:
         log.setup(world.rank)
         world.stop.listen()
         return run(world, asked).code
-    except Exception as error:
+    except BaseException as error:
         end = as_end(error, world is None or world.size == 1)
         if end is None:
             abort(world, error)
         if world is None or world.rank == 0:
             log.complain(f"esac_mpi: {end}")
         return end.code
-    except BaseException as error:
-        abort(world, error)
     finally:
         if world:
             world.stop.end()

@@ -35,7 +35,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
         lines += [ranks.time_left(batch_system.job_name(os.environ), seconds_left), *place]
         lines += run.playing(config, found)
     if env is not None and not any(one.task for one in found):
-        lines = look_at_run(config, env, found, world, seconds_left, fresh, lines)
+        look_at_run(config, env, found, world, seconds_left, fresh, lines)
     code = next((line.code for line in lines if line.fatal), 0)
     if world.rank == 0:
         title = f"esac_mpi --check: {config.algorithm} on {config.task.id}, {world.size} rank(s)"
@@ -51,28 +51,28 @@ def look_at_run(
     seconds_left: float,
     fresh: bool,
     lines: list[report.Line],
-) -> list[report.Line]:
+) -> None:
     """Look at a run of a task that can be played: settings, learner, memory, start and cost.
 
     lines: of its surroundings, on rank 0, to which these are added. All ranks call this.
     """
     config, names = resolve_by_task(config, env)
-    settings = [report.Line("settings", sentence) for sentence in describe_task(config, names, env)]
+    lines += [report.Line("settings", sentence) for sentence in describe_task(config, names, env)]
     too_large = memory.networks(config, env) if world.rank == 0 else []
+    lines += too_large
     if world.from_root(bool(too_large)):  # nothing more can be looked at
-        return [*lines, *settings, *too_large]
+        return
     config, resolved = run.settle(config, env, world, fresh)
     left = None
     if world.rank == 0:
-        lines = [*lines, *settings, *resolved]
-        lines += [learner.library(config, found), *learner.gpu(config, env, world)]
+        lines += [*resolved, learner.library(config, found), *learner.gpu(config, env, world)]
         lines += [*run.work(config, env, world.size), *memory.shared(config, env, found)]
         lines += memory.replay(config, env)
         if not any(line.fatal and line.subject == "directory" for line in lines):
             start, left = run.foresee(config, fresh, env, found, world, names)
             lines += start
     left = world.from_root(None if any(line.fatal for line in lines) else left)
-    if not left:
-        return lines
-    forecast, updating = cost.look(config, env, world, seconds_left, left)
-    return [*lines, *learner.core(config, env, updating), *forecast] if world.rank == 0 else []
+    if left:
+        forecast, updating = cost.look(config, env, world, seconds_left, left)
+        if world.rank == 0:
+            lines += [*learner.core(config, env, updating), *forecast]
