@@ -63,12 +63,10 @@ class World:
     share: Node's. record: keeps last words in the run's files, and why it failed, or "".
     """
 
-    def __init__(
-        self, comm: MPI.Comm | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, comm: MPI.Comm | None = None) -> None:
         self._comm = MPI.COMM_WORLD if comm is None else comm
         self._boards: dict[tuple[int, int], list[np.ndarray]] = {}
-        self.clock = clock
+        self.clock: Callable[[], float] = time.monotonic
         self.rank, self.size = self._comm.rank, self._comm.size
         self.library = library()
         self.bytes_exchanged, self.waited = 0, 0.0
@@ -78,7 +76,7 @@ class World:
         self.learning = False
         self._checksum = 0.0  # of the node's parameters
         self._beside = 0.0  # spent on the background while there were members to take [s]
-        self.stop = Stop(clock, self._abort_on_signal)
+        self.stop = Stop(self.clock, self._abort_on_signal)
         self.watchdog = Watchdog(f"rank {self.rank} on {platform.node()}", self._abort_hanging)
         self.record: Callable[[str, str], object] = lambda words, reason: None
         self.stopping = False

@@ -179,9 +179,9 @@ class ESAC(Evolution):
     """Transfer after a single test, too, if theta_sac wins it, its mean there exceeds the return of
     every member but SAC's copies, and it leads by more than theta_es has gained since its start or
     the last transfer. Ours; docs/explain/esac.md."""
-    transfer_moments: Annotated[
-        Literal["kept", "reset"], OnlyWith(transfer="tested", optimiser="adam")
-    ] = "kept"
+    transfer_moments: Annotated[Literal["kept", "reset"], TESTED, OnlyWith(optimiser="adam")] = (
+        "kept"
+    )
     """What becomes of Adam's moments of theta_es at a transfer. M: reset, its first steps have the
     whole learning rate in every direction, and leave the policy that was transferred."""
     winner_selection: Literal["soft", "hard", "uniform"] = "soft"
@@ -256,8 +256,7 @@ class ESAC(Evolution):
     generation; of these those with a fitness above SAC's own last ones; of these those that earn
     more than a bonus for survival in it; or some by chance. Ours; docs/explain/esac.md."""
     resimulated_members: Annotated[
-        PositiveInt,
-        OnlyWith(sac_phases=True, resimulated=("winners", "better", "earning", "sample")),
+        PositiveInt, PHASES, OnlyWith(resimulated=("winners", "better", "earning", "sample"))
     ] = 2
     """Members whose episodes a phase resimulates [members], 4 d bytes each."""
 

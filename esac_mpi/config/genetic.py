@@ -121,13 +121,10 @@ class ERL(Replaying, Selecting):
     parent_selection: Annotated[Literal["greedy", "distance", "mixed"], DISTILLED] = "greedy"
     """Which pairs of parents come first: by summed fitness, by how much their actions differ in
     their memories (P), or by a convex combination of both scores, each scaled to [0, 1]."""
-    greedy_weight: Annotated[
-        Fraction, OnlyWith(crossover="distillation", parent_selection="mixed")
-    ] = 0.5
+    greedy_weight: Annotated[Fraction, DISTILLED, OnlyWith(parent_selection="mixed")] = 0.5
     """Weight of fitness in the combination; the rest is that of distance."""
     parent_actions: Annotated[
-        Literal["recomputed", "stored"],
-        OnlyWith(crossover="distillation", parent_selection=("distance", "mixed")),
+        Literal["recomputed", "stored"], DISTILLED, OnlyWith(parent_selection=("distance", "mixed"))
     ] = "recomputed"
     """Which actions of a memory's owner the distance compares: those of now (P), or of then (C)."""
     elite_fitness: Annotated[Literal["carried", "stale"], DISTILLED] = "carried"

@@ -119,19 +119,11 @@ def preserve_streams() -> Iterator[None]:
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         for number, copy in copies.items():
-            if not _same(number, copy):
-                os.dup2(copy, number)
+            os.dup2(copy, number)
             os.close(copy)
         for number, (name, stream) in enumerate(streams.items()):
             closed = number in copies and _is_closed(stream)
             setattr(sys, name, _reopened(number, stream) if closed else stream)
-
-
-def _same(number: int, copy: int) -> bool:
-    try:
-        return os.path.samestat(os.fstat(number), os.fstat(copy))
-    except OSError:
-        return False
 
 
 def _is_closed(stream: Any) -> bool:

@@ -79,7 +79,7 @@ def read_checkpoint(source: Path) -> Checkpoint:
     if not {"generation", "config", "replay"} <= attributes.keys():
         raise Unreadable(f"{source}: not a checkpoint")
     replay, closed = json.loads(attributes["replay"]), history.closed_of(attributes)
-    rows = select_group(arrays, TAIL) if closed else arrays
+    tail = select_group(arrays, TAIL) if closed else arrays
     checkpoint = Checkpoint(
         generation=attributes["generation"],
         state=select_group(arrays, "state"),
@@ -88,13 +88,14 @@ def read_checkpoint(source: Path) -> Checkpoint:
         attributes=attributes,
         source=source,
         closed=closed,
-        history={n: a for n, a in rows.items() if n.startswith(("metrics/", "timing/"))},
+        history={n: a for n, a in tail.items() if n.startswith(("metrics/", "timing/"))},
         replay_tail=select_group(arrays, "replay_tail"),
         segments=[Segment(*entry) for entry in replay["segments"]],
         replay_bounds=tuple(replay["bounds"]),
         pending=select_group(arrays, "pending"),
     )
-    history.check(source.parent, closed)
+    for part in closed:
+        files.check(source.parent / part.name, part.sha256)
     for segment in checkpoint.segments:
         files.check(source.parent / REPLAY / segment.name)
     return checkpoint

@@ -69,7 +69,8 @@ class Columns(Mapping[str, np.ndarray]):
                 with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
-            history.check(source.parent, self.closed)
+            for segment in self.closed:
+                files.check(source.parent / segment.name, segment.sha256)
         self.generations = max(
             (s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0
         )

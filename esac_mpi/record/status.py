@@ -42,9 +42,8 @@ def read_status(path: Path, again: bool = False) -> dict[str, Any]:
 def writer(token: bytes) -> dict[str, Any]:
     """Say who writes: host and process, by what run.lock holds, and the batch job, if any."""
     host, pid = token.decode().split()[:2]
-    return {"host": host, "pid": int(pid)} | (
-        {"job": job} if (job := batch_system.job_name(os.environ)) else {}
-    )
+    job = batch_system.job_name(os.environ)
+    return {"host": host, "pid": int(pid), **({"job": job} if job else {})}
 
 
 def write_status(path: Path, entries: Mapping[str, Any]) -> None:
