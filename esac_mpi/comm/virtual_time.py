@@ -179,9 +179,8 @@ class Arrival(Agenda):
         if self.due.size:
             worker = int(self.due[0])
             return worker if worker in self._came else None
-        return next(
-            (worker for worker in self._came if self._may_be_told(self._tasks[worker])), None
-        )
+        may = (worker for worker in self._came if self._may_be_told(self._tasks[worker]))
+        return next(may, None)
 
 
 class OrderDiffers(EndsRun):

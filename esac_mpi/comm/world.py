@@ -344,10 +344,8 @@ class World:
         sizes = self._allgather(np.array([payload.size], np.int64))[:, 0]
         padded = np.zeros(sizes.max(), np.uint8)
         padded[: payload.size] = payload
-        return [
-            MPI.pickle.loads(row[:size].tobytes())
-            for row, size in zip(self._allgather(padded), sizes, strict=True)
-        ]
+        rows = zip(self._allgather(padded), sizes, strict=True)
+        return [MPI.pickle.loads(row[:size].tobytes()) for row, size in rows]
 
     def agree(self) -> list[str]:
         """List why ranks wish to stop; for start-up, the exchanges carry the wish afterwards."""

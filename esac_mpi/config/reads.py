@@ -34,9 +34,8 @@ def tables(algorithm: str) -> tuple[str, ...]:
 def reads(algorithm: str, name: str) -> bool:
     """Return whether an algorithm reads a field, whatever the other fields are."""
     table, own = name.rpartition(".")[0], declared_reads(algorithm)
-    return name not in own.without and (
-        table in ("", *COMMON, *tables(algorithm)) or name in own.also
-    )
+    there = table in ("", *COMMON, *tables(algorithm)) or name in own.also
+    return there and name not in own.without
 
 
 def conditions(name: str) -> list[Condition]:
@@ -70,10 +69,7 @@ def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
         elif not config.policy.hidden and HIDDEN in marks(name):
             found[name] = HIDDEN
         elif missing := find_unmet(config, name):
-            said = (
-                f"{other} = {' or '.join(map(as_text, values))}"
-                for other, values in missing.items()
-            )
+            said = (f"{other} = {' or '.join(map(as_text, v))}" for other, v in missing.items())
             found[name] = f"read only with {' or '.join(said)}"
     return found
 

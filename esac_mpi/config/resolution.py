@@ -146,9 +146,7 @@ def refuse_empty(named: Mapping[str, Any], there: Mapping[str, Any], who: str) -
         raise ConfigError(f"{who}: {empty[0]} is empty; name a place, or leave it out")
 
 
-def settings(
-    given: Mapping[str, Any], who: str, beside: Mapping[str, Any] | None = None
-) -> Settings:
+def settings(given: Mapping[str, Any], who: str, beside: Settings | None = None) -> Settings:
     """Check dotted names or tables, with values of Python and numpy; return {dotted name: value}.
 
     beside: see from_table. Raises ConfigError, for former names too.

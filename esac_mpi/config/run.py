@@ -52,11 +52,10 @@ class Budget(Table):
     complete, with the generation in which this is over. Not max_hours: a job's time."""
 
     @property
-    def limits(self) -> tuple[float, float, float]:
+    def limits(self) -> tuple[float, ...]:
         """Generations, environment steps and nominal steps that end the run; inf for no limit."""
         limits = self.generations, self.env_steps, self.nominal_steps
-        generations, env_steps, nominal_steps = (limit or math.inf for limit in limits)
-        return generations, env_steps, nominal_steps
+        return tuple(limit or math.inf for limit in limits)
 
     def spent(
         self, generations: float, env_steps: float, nominal_steps: float, seconds: float = 0.0

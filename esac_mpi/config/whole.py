@@ -48,9 +48,7 @@ def check_table(table: Any) -> None:
 
 
 TABLES = sorted(entry_points(group="esac_mpi.tables"), key=lambda point: point.name)
-INSTALLED: dict[str, type[Table]] = {
-    point.name: load_installed(point, check_table) for point in TABLES
-}
+INSTALLED: dict[str, type[Table]] = {p.name: load_installed(p, check_table) for p in TABLES}
 SHIPPED = "esac es sac td3 ddpg ppo erl perl derl pderl cem cem_rl aes_rl"
 ALGORITHMS = (*SHIPPED.split(), *INSTALLED)
 FORM_OF = {name: "erl" for name in FORMS if name != "erl"}  # algorithm -> whose form it is

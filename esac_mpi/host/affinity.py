@@ -28,8 +28,7 @@ def complaints(hosts: list[str], allowed: list[list[int]], threads: int) -> list
                 "--cpu-bind=cores; Open MPI: --bind-to core, or none on a small machine)"
             )
     if threads > len(allowed[0]):
-        found.append(
-            f"learner.threads = {threads}, but rank 0 may run on {len(allowed[0])} core(s): have "
-            "the launcher give it more, or give a new run fewer"
-        )
+        has = f"rank 0 may run on {len(allowed[0])} core(s)"
+        remedy = "have the launcher give it more, or give a new run fewer"
+        found.append(f"learner.threads = {threads}, but {has}: {remedy}")
     return found

@@ -45,10 +45,8 @@ def seconds_left(
             return found[0]
     if environ.get("PBS_JOBID"):
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
-        limit, used = (
-            re.search(rf"{name}\.walltime = (\S+)", about)
-            for name in ("Resource_List", "resources_used")
-        )
+        names = "Resource_List", "resources_used"
+        limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in names)
         return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
     return math.inf
 

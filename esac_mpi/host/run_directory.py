@@ -13,12 +13,13 @@ from pathlib import Path
 CONFIG, LOCK = "config.toml", "run.lock"
 CHECKPOINT, PREVIOUS, METRICS = "checkpoint.h5", "checkpoint_prev.h5", "metrics.h5"
 POLICY, STATUS = "policy.h5", "status.json"
+SHOWN = METRICS, CHECKPOINT, PREVIOUS  # that have a run's history, in the order of reading
 FILES = {CONFIG, LOCK, CHECKPOINT, PREVIOUS, METRICS, POLICY, STATUS, "log.txt"}
 
 
 def is_run(path: Path) -> bool:
     """Whether a directory holds a run."""
-    return any((path / name).is_file() for name in (LOCK, CHECKPOINT, PREVIOUS, METRICS))
+    return any((path / name).is_file() for name in (LOCK, *SHOWN))
 
 
 def is_of_run(path: Path) -> bool:

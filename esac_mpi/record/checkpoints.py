@@ -113,7 +113,7 @@ def newest(path: Path, problem: str = "", remedy: str = "") -> Checkpoint | None
         if not file.exists():
             continue
         try:
-            checkpoint = read_checkpoint(file)
+            found = read_checkpoint(file)
         except (OtherSchema, ConfigError) as error:
             own = "Continue with that version, or choose --fresh or another --run-dir"
             raise Refused(f"{error}. {remedy or own}") from error
@@ -125,10 +125,8 @@ def newest(path: Path, problem: str = "", remedy: str = "") -> Checkpoint | None
             problems.append(str(error))
             continue
         for problem in problems:
-            logger.warning(
-                "%s; going on from %s, generation %d", problem, file, checkpoint.generation
-            )
-        return checkpoint
+            logger.warning("%s; going on from %s, generation %d", problem, file, found.generation)
+        return found
     later = [path / name for name in (METRICS, POLICY) if (path / name).exists()]
     if later and not problems:  # a copy of a part, say
         problems = [f"{later[0]} is there, but no checkpoint"]

@@ -165,9 +165,8 @@ def image(
             else:
                 file.create_dataset(name, data=array)
         for name, value in attributes.items():
-            file.attrs[name] = (
-                value.encode(errors="replace").decode() if isinstance(value, str) else value
-            )
+            text = isinstance(value, str)
+            file.attrs[name] = value.encode(errors="replace").decode() if text else value
         file.flush()
         content = file.id.get_file_image()
     schema = next((schema for name, schema in FORMS.items() if attributes.get(name)), SCHEMA)
@@ -195,9 +194,8 @@ def header(path: Path, stream: BinaryIO) -> Header:
     found = re.match(rb"esac_mpi\nschema (\d+)\nbytes (\d+)\nsha256 ([0-9a-f]{64})\n", block)
     there = os.fstat(stream.fileno()).st_size
     if found is None:
-        raise Unreadable(
-            f"{path}: not a file of esac_mpi, or its first bytes are damaged ({there:,} bytes)"
-        )
+        told = f"not a file of esac_mpi, or its first bytes are damaged ({there:,} bytes)"
+        raise Unreadable(f"{path}: {told}")
     schema, size, sha256 = int(found[1]), int(found[2]), found[3].decode()
     if block != _user_block(schema, size, sha256):
         raise Unreadable(f"{path}: its first {USER_BLOCK} bytes are damaged")
@@ -249,9 +247,8 @@ def replace(path: Path, parts: Sequence[bytes], previous: bool = False) -> int:
         os.replace(temporary, path)
         _sync_directory(path.parent)
     except OSError as error:
-        raise Unsaved(
-            f"{path}: {error.strerror}; needed {size:,} bytes, free {describe_free(path.parent)}"
-        ) from error
+        room = f"needed {size:,} bytes, free {describe_free(path.parent)}"
+        raise Unsaved(f"{path}: {error.strerror}; {room}") from error
     finally:
         with suppress(OSError):
             temporary.unlink()

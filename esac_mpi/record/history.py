@@ -57,10 +57,8 @@ def closed_of(attributes: Mapping[str, Any]) -> list[Closed]:
         return []
     found = json.loads(attributes[HISTORY])
     kinds = [{name: tuple(shape) for name, shape in kind.items()} for kind in found["rows"]]
-    return [
-        Closed(i, start, stop, sha, kinds[kind])
-        for i, (start, stop, sha, kind) in enumerate(found["segments"])
-    ]
+    named = enumerate(found["segments"])
+    return [Closed(i, start, stop, sha, kinds[kind]) for i, (start, stop, sha, kind) in named]
 
 
 def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
@@ -125,23 +123,18 @@ class Rows:
 
     def fitted(self, row: Mapping[str, Any]) -> Arrays:
         """Return the row as arrays that fit the columns. Raises ValueError."""
-        values = {
-            name: np.asarray(value, np.float64 if self._ragged else None)
-            for name, value in row.items()
-        }
+        dtype = np.float64 if self._ragged else None
+        values = {name: np.asarray(value, dtype) for name, value in row.items()}
         new = values.keys() - self._columns.keys() if self._loaded or not self._columns else set()
-        if bad := [
-            name for name in values if name in new and values[name].dtype.kind not in "biuf"
-        ]:
+        if bad := [n for n, v in values.items() if n in new and v.dtype.kind not in "biuf"]:
             raise ValueError(f"not a number: {', '.join(bad)}")
         if apart := values.keys() ^ (self._columns.keys() | new):
             raise ValueError(f"row names differ from the first row's: {sorted(apart)}")
         rows = max(64, self.count + 1)
         for name, value in values.items():
             if name in new:
-                self._columns[name] = np.full(
-                    (rows, *value.shape), missing_value(value.dtype), value.dtype
-                )
+                shape = rows, *value.shape
+                self._columns[name] = np.full(shape, missing_value(value.dtype), value.dtype)
         return {name: self._fitted(name, value) for name, value in values.items()}
 
     def append(self, fitted: Arrays) -> None:
@@ -160,9 +153,8 @@ class Rows:
         if self._ragged and value.ndim == column.ndim - 1 == 1:
             width = column.shape[1]
             if len(value) > width:
-                self._columns[name] = np.pad(
-                    column, ((0, 0), (0, len(value) - width)), constant_values=np.nan
-                )
+                wider = (0, 0), (0, len(value) - width)
+                self._columns[name] = np.pad(column, wider, constant_values=np.nan)
             return np.pad(value, (0, max(0, width - len(value))), constant_values=np.nan)
         if value.shape != column.shape[1:] or not np.can_cast(
             value.dtype, column.dtype, "same_kind"

@@ -118,9 +118,8 @@ class RunLock:
         except OSError as error:
             raise Unsaved(f"{self._file}: {error.strerror}") from error
         if not ours:
-            raise Refused(
-                f"{self.path}: another run has taken this directory; this one stops without writing"
-            )
+            told = "another run has taken this directory; this one stops without writing"
+            raise Refused(f"{self.path}: {told}")
         self.beat()
 
     def store(self, name: str, made: Image, previous: bool = False) -> None:

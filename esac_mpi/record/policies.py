@@ -45,9 +45,8 @@ class Policy(policy.Policy):
         layout.views(theta)  # raises ValueError for another size
         standard = [np.asarray(about[name], np.float32) for name in STANDARD if name in about]
         normaliser = Normaliser(*standard) if standard else None
-        super().__init__(
-            layout, about["activation"], about["output"], about["low"], about["high"], normaliser
-        )
+        bounds = about["low"], about["high"]
+        super().__init__(layout, about["activation"], about["output"], *bounds, normaliser)
         self.set(theta)
         self.task_kwargs: dict[str, Any] = json.loads(about.get("task_kwargs", "{}"))
         self.horizon = int(about.get("horizon", 0))
@@ -114,11 +113,10 @@ class Policy(policy.Policy):
         path = read_path(path, Unreadable)
         try:
             if path.is_dir():
-                written = "a run writes one at its first evaluation"
-                told = written if is_run(path) else "it is no run"
+                why = "a run writes one at its first evaluation" if is_run(path) else "it is no run"
                 path = path / POLICY
                 if not path.exists():
-                    raise Absent(f"{path.parent}: no {POLICY} in it; {told}")
+                    raise Absent(f"{path.parent}: no {POLICY} in it; {why}")
             elif not is_there(path):
                 raise Absent(f"{path}: No such file or directory")
         except OSError as error:
@@ -145,11 +143,8 @@ class Policy(policy.Policy):
             observation = np.asarray(observation)
         except ValueError:  # arrays of several shapes
             observation = np.empty(0, object)
-        if (
-            observation.ndim not in (1, 2)
-            or observation.shape[-1] != size
-            or observation.dtype not in (np.float32, np.float64)
-        ):
+        fits = observation.ndim in (1, 2) and observation.shape[-1] == size
+        if not fits or observation.dtype not in (np.float32, np.float64):
             numbers = observation.dtype != object
             got = f"{observation.dtype} {list(observation.shape)}" if numbers else kind
             raise ValueError(

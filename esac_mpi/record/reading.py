@@ -21,16 +21,7 @@ import numpy as np
 from esac_mpi.config import Config
 from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import (
-    CHECKPOINT,
-    METRICS,
-    POLICY,
-    PREVIOUS,
-    STATUS,
-    is_run,
-    is_there,
-    regular,
-)
+from esac_mpi.host.run_directory import METRICS, POLICY, SHOWN, STATUS, is_run, is_there, regular
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays
@@ -71,9 +62,8 @@ class Columns(Mapping[str, np.ndarray]):
                     self.closed, self.shapes = _listed(file)
             for segment in self.closed:
                 files.check(source.parent / segment.name, segment.sha256)
-        self.generations = max(
-            (s[0] for name, s in self.shapes.items() if name.startswith("metrics/")), default=0
-        )
+        rows = [shape[0] for name, shape in self.shapes.items() if name.startswith("metrics/")]
+        self.generations = max(rows, default=0)
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._read:
@@ -94,9 +84,7 @@ class Columns(Mapping[str, np.ndarray]):
     @property
     def scalars(self) -> list[str]:
         """Names of the columns of one number a generation."""
-        return [
-            name for name, shape in self.shapes.items() if len(shape) == 1 and not is_final(name)
-        ]
+        return [name for name, s in self.shapes.items() if len(s) == 1 and not is_final(name)]
 
     def read(self, names: Iterable[str]) -> Arrays:
         """Return these arrays, read from the file and not kept."""
@@ -110,11 +98,9 @@ class Columns(Mapping[str, np.ndarray]):
             with open(self.source, "rb", opener=regular) as stream:
                 closed = self._current(stream, names)
                 tail = f"{TAIL}/" if closed else ""
+                paths = {name: name if is_final(name) else tail + name for name in names}
                 with files.open_file(self.source, stream) as file:
-                    found = {
-                        name: files.array_of(file, name if is_final(name) else tail + name)
-                        for name in names
-                    }
+                    found = {name: files.array_of(file, path) for name, path in paths.items()}
         except OSError as error:
             raise Unreadable(f"{self.source}: {error.strerror}") from error
         return self._joined(closed, found)
@@ -237,9 +223,8 @@ class RunFiles:
         except ImportError as error:
             told = f"Run.history needs pandas: {INSTALL} '.[analysis]'; Run.columns has arrays"
             raise ImportError(told) from error
-        arrays = {
-            name.removeprefix("metrics/"): self.columns[name] for name in self.columns.scalars
-        }
+        names = self.columns.scalars
+        arrays = {name.removeprefix("metrics/"): self.columns[name] for name in names}
         index = pandas.Index(arrays.pop("generation", np.zeros(0, np.int64)), name="generation")
         return pandas.DataFrame(arrays, index=index)
 
@@ -302,7 +287,7 @@ def _no_run(path: Path) -> str:
 def _newest(path: Path) -> Columns:
     """Read the history last published, or the newest sound checkpoint's; empty for neither."""
     problems: list[str] = []
-    for name in (METRICS, CHECKPOINT, PREVIOUS):
+    for name in SHOWN:
         try:
             columns = Columns(path / name)
         except FileNotFoundError:

@@ -57,9 +57,8 @@ def store(
         sha256 = segment.sha256 if whole else digest(replay.rows(first, (index + 1) * size))
         content[f"replay/{index}"] = np.frombuffer(bytes.fromhex(sha256), np.uint8)
         segments[index] = segment
-    return Stored(
-        segments, (first, stop), dict(replay.rows(max(first, stop // size * size), stop)), content
-    )
+    tail = dict(replay.rows(max(first, stop // size * size), stop))
+    return Stored(segments, (first, stop), tail, content)
 
 
 def fill(replay: Replay, run: Path, saved: Checkpoint, anew: bool = False) -> None:

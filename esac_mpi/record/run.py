@@ -136,12 +136,12 @@ class Run:
         self._attributes["settled"] = was.get("settled", "")
         self.task_changed = directory_check.task_changes(was, self._attributes)
         if self.config.task.changed == "refuse" and self.task_changed:
-            changed = "; ".join(self.task_changed)
-            raise Refused(
-                f"{self.path} holds a run of another task; changed: {changed}.\n"
-                "Choose --task.changed warn (goes on; the best policy begins anew), --fresh (moves "
-                "it aside) or another --run-dir"
+            told = (
+                f"{self.path} holds a run of another task; changed: {'; '.join(self.task_changed)}"
             )
+            goes_on = "--task.changed warn (goes on; the best policy begins anew)"
+            others = "--fresh (moves it aside) or another --run-dir"
+            raise Refused(f"{told}.\nChoose {goes_on}, {others}")
         listed = [was["task_changes"]] if was.get("task_changes") else []
         if self.task_changed:
             changed = ", ".join(self.task_changed)
@@ -278,9 +278,8 @@ class Run:
         self._sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
-        self._lock.delete_segments(
-            HISTORY, keep=self._shown | {segment.name for segment in self._history.closed}
-        )
+        closed = {segment.name for segment in self._history.closed}
+        self._lock.delete_segments(HISTORY, keep=self._shown | closed)
         self.checkpoint_seconds = time.monotonic() - start
         self.checkpoint_bytes = self._lock.written - written
 
@@ -332,10 +331,7 @@ class Run:
             logger.warning("%s", error)
 
     def save_policy(
-        self,
-        theta: np.ndarray,
-        attributes: Mapping[str, Any],
-        normaliser: Mapping[str, np.ndarray] | None = None,
+        self, theta: np.ndarray, attributes: Mapping[str, Any], normaliser: Arrays | None = None
     ) -> None:
         """Replace policy.h5: theta [d] and what it takes to play it. Raises Unsaved.
 

@@ -28,11 +28,8 @@ def source(config: Config, run_dir: Path, now: Mapping[str, Any]) -> Columns:
         raise Refused(f"{name}: {error}") from error
     if os.path.realpath(path) == os.path.realpath(run_dir):
         wrong = "is the run directory itself; choose another --run-dir"
-    if (
-        not wrong
-        and config.task.changed == "refuse"
-        and (changed := task_changes(found.provenance, now))
-    ):
+    changed = task_changes(found.provenance, now)
+    if changed and not wrong and config.task.changed == "refuse":
         told = f"is of another task; changed: {'; '.join(changed)}"
         wrong = f"{told}. --task.changed warn makes it all the same"
     if wrong:

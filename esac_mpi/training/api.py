@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from esac_mpi.record import RunFiles
     from esac_mpi.training.loop import Listener
 
-Settings = Mapping[str, Any]
 SENTENCES = {
     errors.NotSaved.code: "its last state could not be saved; what was saved before stands",
     errors.RunError.code: (
@@ -25,7 +24,7 @@ SENTENCES = {
 
 def train(
     config: Config | str | os.PathLike[str] | None = None,
-    given: Settings | None = None,
+    given: Mapping[str, Any] | None = None,
     *,
     run_dir: str | os.PathLike[str] | None = None,
     start_from: str | os.PathLike[str] | None = None,

@@ -108,9 +108,8 @@ def play(
         name, start = names[which], world.clock()
         seed = integer(config.seed, purpose, k, block=number)
         job.policy.normaliser = seen[which]
-        with rollout.note_origin(
-            f"in the evaluation of {name} after generation {k}, episode {number}"
-        ):
+        where = f"in the evaluation of {name} after generation {k}, episode {number}"
+        with rollout.note_origin(where):
             episode = rollout.play(job.env, job.policy.set(policies[name]), seed)
         return np.array([episode.episodic_return, episode.episodic_length, world.clock() - start])
 

@@ -111,10 +111,9 @@ def refuse_networks(config: Config, env: Env, memory: int) -> None:
 
 def table(config: Config) -> str:
     """Name the table that has the replay's capacity; empty for an algorithm without one."""
-    found = [name for name in tables(config.algorithm) if f"{name}.replay_capacity" in NAMES]
-    return next(
-        (name for name in found if not find_unread(config, [f"{name}.replay_capacity"])), ""
-    )
+    names = {table: f"{table}.replay_capacity" for table in tables(config.algorithm)}
+    found = [t for t, name in names.items() if name in NAMES and not find_unread(config, [name])]
+    return next(iter(found), "")
 
 
 def most_added(config: Config, horizon: int) -> float:
@@ -138,9 +137,8 @@ def replay_bytes(config: Config, env: Env) -> int:
 def too_small(config: Config, horizon: int, restored: Checkpoint) -> str:
     """Return the remark that a shared replay has become too small for the budget, or ""."""
     first, stop = restored.replay_bounds
-    if not state.shares_replay(ALGORITHMS[config.algorithm].State):
-        return ""
-    if stop - first <= most_kept(config, horizon):
+    shared = state.shares_replay(ALGORITHMS[config.algorithm].State)
+    if not shared or stop - first <= most_kept(config, horizon):
         return ""
     why = f"this budget leaves no room for the {stop - first:,} transitions of its replay"
     return f"{why}: go on with the budget of before"
@@ -166,10 +164,9 @@ def refuse_replay(config: Config, env: Env, memory: int) -> None:
     if fits > 0:
         remedy = f"set it to {ram.two_digits(fits)} or less, or lower the budget"
     observed = f"of {env.observation_size} observations the replay comes to take {ram.size(need)}"
-    raise WrongUsage(
-        f"{table(config)}.replay_capacity = {capacity(config)}: {observed}, and the machine of "
-        f"rank 0 has {ram.size(memory)}: {remedy}"
-    )
+    has = f"the machine of rank 0 has {ram.size(memory)}"
+    name = f"{table(config)}.replay_capacity"
+    raise WrongUsage(f"{name} = {capacity(config)}: {observed}, and {has}: {remedy}")
 
 
 def capacity(config: Config) -> int:

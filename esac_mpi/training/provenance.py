@@ -5,7 +5,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import entry_points, version
 from pathlib import Path
@@ -17,6 +17,7 @@ from esac_mpi.envs import Env, identity, probe
 from esac_mpi.host import affinity, log
 from esac_mpi.operators import kernels
 
+Seen = tuple[str, str, str]  # of a rank: host, CPU and what the task's first steps told (digests)
 KERNELS = (  # variables by which libraries take other kernels than the CPU's, of other bits
     "OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR",
     "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES",
@@ -62,16 +63,11 @@ def gather(
 
 
 def gather_compared(
-    env: Env,
-    made: dict[str, str],
-    found: probe.Probe,
-    ranks: Sequence[tuple[str, str, str]],
-    algorithm: str,
+    env: Env, made: dict[str, str], found: probe.Probe, ranks: list[Seen], algorithm: str
 ) -> dict[str, str]:
     """Gather what decides whether a run goes on: the machine and, where `made` tells, the task.
 
-    Of the task what the next process would find otherwise is empty. ranks: host, CPU and what the
-    first steps told (Probe.digests) of each.
+    Of the task what the next process would find otherwise is empty.
     """
     alike = len({digests for host, _, digests in ranks if host == ranks[0][0]}) == 1
     machine = {

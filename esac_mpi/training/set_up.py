@@ -122,11 +122,10 @@ def end_of(config: Config, run: Run, done: float) -> tuple[int, str] | None:
         remedy = "raise its budget to go on, or --fresh to start over"
         return FINISHED, f"the run in {where} is finished; {remedy}"
     if 0 < limit < run.starts:
-        return FAILED, (
-            f"{limit} starts in a row without a new checkpoint (stop.starts): the run counts as "
-            f"failed now. Look at what it printed, and at {where / 'log.txt'}; the same command"
-            " starts it again"
-        )
+        told = f"{limit} starts in a row without a new checkpoint (stop.starts)"
+        look = f"Look at what it printed, and at {where / 'log.txt'}"
+        again = "the same command starts it again"
+        return FAILED, f"{told}: the run counts as failed now. {look}; {again}"
     return None
 
 
@@ -282,9 +281,8 @@ def changed_machine(run: Run, origin: dict[str, Any]) -> dict[str, Any]:
 def take_up(job: Job, run: Run) -> None:
     """Say on disk that the run goes on. Rank 0 only."""
     active_run.attempt(run.write_config)
-    active_run.attempt(
-        lambda: run.status("running", job.state.generation, **active_run.results(job))
-    )
+    best = active_run.results(job)
+    active_run.attempt(lambda: run.status("running", job.state.generation, **best))
     # policy.h5 may hold what was evaluated at the end of a smaller budget
     if job.state.best.policy:
         active_run.attempt(lambda: active_run.save_policy(job, job.state.best))
@@ -343,10 +341,9 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     if run.restored is None:
         return
     if run.task_changed:
-        log.warn(
-            f"the task has changed: {'; '.join(run.task_changed)}. The best policy begins anew, and"
-            " policy.h5 is replaced at the next evaluation; networks, replay and returns until here"
-            " are the old task's"
-        )
+        told = f"the task has changed: {'; '.join(run.task_changed)}. The best policy begins anew"
+        policy = "policy.h5 is replaced at the next evaluation"
+        old = "networks, replay and returns until here are the old task's"
+        log.warn(f"{told}, and {policy}; {old}")
     for what, was in changed_machine(run, origin).items():
         log.warn(f"{what}: was {was}, is now {origin[what]}: exact, but bits may differ")

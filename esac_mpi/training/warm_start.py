@@ -341,10 +341,7 @@ def plan_parts(found: Plan, before: Config, saved: Checkpoint, config: Config, s
             continue
         values = {f.name: saved_value(f, saved) for f in those}
         own = {f.name: getattr(state, f.name) for f in those}
-        fits = all(
-            value is not None and np.shape(value) == np.shape(own[name])
-            for name, value in values.items()
-        )
+        fits = all(v is not None and np.shape(v) == np.shape(own[n]) for n, v in values.items())
         was, now = vars(before.own), vars(config.own)
         if not (fits and all(was.get(name) == now.get(name) for name in part.settings)):
             found.left.append(part.name)
