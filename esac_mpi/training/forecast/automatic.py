@@ -4,6 +4,7 @@ A run that goes on keeps what it was resolved to, on any ranks: a resolved confi
 same bits on all.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
