@@ -100,7 +100,7 @@ def test_a_step_of_an_individual_is_measured_with_its_transition(monkeypatch):
     def play(*_, **__):
         raise AssertionError("members alone are played so")
 
-    monkeypatch.setattr(first, "play", play)
+    monkeypatch.setattr(first.measured, "play", play)
     chosen = config.amend(Config(), {"algorithm": "aes_rl", "policy.hidden": (8,)})
     assert first.step_seconds(make_params(chosen, Line()), Line()) > 0
 
