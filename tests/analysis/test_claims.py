@@ -2,6 +2,7 @@
 
 import csv
 import re
+import tomllib
 from collections import defaultdict
 from itertools import product
 
@@ -465,6 +466,26 @@ def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
     assert found == runs.keys()
     last = runs["Ant-v5", "scaled noise", 93][-1].better
     assert f"ends with {last:,.0f}" in section
+
+
+def test_what_suite_tasks_come_to_is_in_its_record():
+    page, runs = (RECORDS / "suite.md").read_text(), runs_of("suite.csv")
+    random = tomllib.loads((ROOT / "configs/experiments/random.toml").read_text())
+    line = r"^\| ([a-z]\S+-\S+) \|" + r" (\S+) \|" * 5 + "$"
+    found = set()
+    for name, *told in re.findall(line, page, re.M):
+        row = runs[name, "ESAC", 93][-1]
+        both = row.return_theta_es, row.return_learner
+        cells = [f"**{x:,.0f}**" if x == row.better else f"{x:,.0f}" for x in both]
+        spent = f"{row.env_steps / 1e6:.1f}M", f"{row.gradient_updates / 1e3:.0f}k"
+        assert told == [f"{random[row.task]['mean']:,.0f}", *cells, *spent]
+        found.add((name, "ESAC", 93))
+    best = [runs[key][-1].better for key in found]
+    assert sum(x >= 850 for x in best) == 7
+    assert sum(x < 200 for x in best) == 10
+    assert f"with {runs['reacher-easy', 'not standardised', 93][-1].better:.0f} in place of" in page
+    assert runs["pendulum-swingup", "SAC", 93][-1].better == 0
+    assert len(found) == len(runs) - 2 == 25
 
 
 def test_what_humanoid_comes_to_is_in_its_record():
