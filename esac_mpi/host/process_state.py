@@ -133,14 +133,13 @@ def torch() -> list[Any]:
     """Read torch's settings; of one that is not loaded, those that it begins with."""
     loaded: Any = sys.modules.get("torch")
     if not hasattr(loaded, "get_default_device"):
-        return [*(begins for *_, begins in TORCH), "highest", True, None]
+        return [*(begins for *_, begins in TORCH), "highest", True]
     kind, device, *others = [getattr(loaded, get)() for get, *_ in TORCH]
     precision = None
     with suppress(RuntimeError):  # it has been set by torch's newer names, which must not be mixed
         precision = loaded.get_float32_matmul_precision()
     fills = loaded.utils.deterministic.fill_uninitialized_memory
-    gpu = loaded.cuda.current_device() if loaded.cuda.is_initialized() else None
-    return [str(kind), str(device), *others, precision, fills, gpu]
+    return [str(kind), str(device), *others, precision, fills]
 
 
 def set_torch(was: list[Any]) -> None:
@@ -148,31 +147,32 @@ def set_torch(was: list[Any]) -> None:
     loaded: Any = sys.modules.get("torch")
     if not hasattr(loaded, "get_default_device"):
         return
-    kind, device, *others, precision, fills, gpu = was
+    kind, device, *others, precision, fills = was
     values = getattr(loaded, kind.partition(".")[2]), None if device == "cpu" else device, *others
     for (_, put, _), value in zip(TORCH, values, strict=True):
         getattr(loaded, put)(value)
     if precision is not None:
         loaded.set_float32_matmul_precision(precision)
     loaded.utils.deterministic.fill_uninitialized_memory = fills
-    if gpu is not None:
-        loaded.cuda.set_device(gpu)
 
 
-def torch_random() -> tuple[Any, list[Any]] | None:
-    """Read the states of torch's random numbers, on GPUs too; None if it is not loaded."""
+def torch_devices() -> list[Any]:
+    """Read the states of torch's random numbers, and those of GPUs and the one in use, if any."""
     loaded: Any = sys.modules.get("torch")
     if not hasattr(loaded, "get_default_device"):
-        return None
-    on_gpus = loaded.cuda.get_rng_state_all() if loaded.cuda.is_initialized() else []
-    return loaded.get_rng_state(), on_gpus
+        return []
+    if not loaded.cuda.is_initialized():
+        return [loaded.get_rng_state()]
+    return [loaded.get_rng_state(), loaded.cuda.get_rng_state_all(), loaded.cuda.current_device()]
 
 
-def set_torch_random(was: tuple[Any, list[Any]] | None) -> None:
-    """Restore the states of torch's random numbers."""
-    if was is not None:
-        sys.modules["torch"].set_rng_state(was[0])
-        sys.modules["torch"].cuda.set_rng_state_all(was[1])
+def set_torch_devices(was: list[Any]) -> None:
+    """Restore what torch_devices read; what was not there then is left as it is."""
+    if was:
+        loaded: Any = sys.modules["torch"]
+        puts = loaded.set_rng_state, loaded.cuda.set_rng_state_all, loaded.cuda.set_device
+        for put, part in zip(puts, was, strict=False):
+            put(part)
 
 
 LIGHT = {  # takes microseconds
@@ -208,7 +208,7 @@ GUEST = (  # what a training changes beside threads in a process that goes on af
     BITS["torch's settings"],
     Part(random.getstate, random.setstate),
     Part(np.random.get_state, np.random.set_state),
-    Part(torch_random, set_torch_random),
+    Part(torch_devices, set_torch_devices),
 )
 # all the time: not to be changed in each episode
 NEEDED = {"handlers of signals", "blocked signals", *BITS}
