@@ -8,7 +8,6 @@ dictionary of observations, and the generality of `rewards.tolerance`. No task h
 The formulas are those of dm_control 1.0; anything else is left to the library.
 """
 
-import math
 from collections.abc import Callable
 from functools import reduce
 from importlib.metadata import version
@@ -42,7 +41,7 @@ Pay = Callable[[Any, np.ndarray], Any]
 VERSIONS = ("1.0.50",)
 VELOCITY = "torso_subtreelinvel"  # a sensor
 LIMBS = ("left_hand", "left_foot", "right_hand", "right_foot")
-PLANE = slice(0, 3, 2)  # x and z of a place, w and y of a quaternion
+PLANE = slice(0, 3, 2)  # x and z, of a place or an axis; w and y of a quaternion
 TURNED = slice(8, 1, -6)  # zz and xz of an orientation
 GAUSSIAN = np.sqrt(-2 * np.log(0.1))  # the scale at which a tolerance falls to 0.1 at its margin
 LONG_TAIL = np.sqrt(1 / 0.1 - 1)  # the same of that form
@@ -53,10 +52,9 @@ def own_loop(env: Any) -> ClosedLoop | None:
     start = DOMAINS.get((type(env.task), type(env.physics)))
     plain = type(env) is Environment and not env._flat_observation and env.physics.legacy_step
     variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_use_peg", False)
-    altered = variant or is_patched(env, env.task, env.physics)
-    if start is None or not plain or altered or version("dm_control") not in VERSIONS:
+    if start is None or not plain or variant or version("dm_control") not in VERSIONS:
         return None
-    return start(env)
+    return None if is_patched(env, env.task, env.physics) else start(env)
 
 
 def acrobot_loop(env: Any) -> ClosedLoop:
@@ -113,25 +111,24 @@ def finger_loop(env: Any) -> ClosedLoop:
     data, model = env.physics.data.ptr, env.physics.model.ptr
     sensors = data.sensordata
     tip, target, spinner = (data.sensor(n).data[PLANE] for n in ("tip", "target", "spinner"))
-    touch, place, goal, away = np.zeros(2), np.zeros(2), np.zeros(2), np.zeros(1)
-    calls, _, squared = _difference(goal, place)
-    calls = [
-        (np.log1p, sensors[14:16], touch),
-        (np.subtract, tip, spinner, place),
+    touch, place = np.zeros(2), np.zeros(2)
+    calls: list[Call] = [(np.log1p, sensors[14:16], touch), (np.subtract, tip, spinner, place)]
+    observed = [sensors[:2], place, sensors[2:5], touch]  # two angles, three velocities
+    if isinstance(env.task, finger.Spin):
+        fast = finger._SPIN_VELOCITY
+        return _loop(
+            env, observed, [sensors[4:5]], lambda after, _: _inside(after[0] + fast), calls
+        )
+
+    goal, away = np.zeros(2), np.zeros(1)
+    to_target, _, squared = _difference(goal, place)
+    calls += [
         (np.subtract, target, spinner, goal),
-        *calls,
+        *to_target,
         (np.sqrt, squared, away),
         (np.subtract, away, model.site("target").size[:1], away),
     ]
-    turns = isinstance(env.task, finger.Turn)
-
-    def pay(after: Any, actions: np.ndarray) -> Any:
-        return _inside(after[0] if turns else after[0] + finger._SPIN_VELOCITY)
-
-    observed = [sensors[:2], place, sensors[2:5], touch]
-    if turns:
-        return _loop(env, [*observed, goal, away], [away], pay, calls)
-    return _loop(env, observed, [sensors[4:5]], pay, calls[:2])
+    return _loop(env, [*observed, goal, away], [away], lambda after, _: _inside(after[0]), calls)
 
 
 def fish_upright_loop(env: Any) -> ClosedLoop:
@@ -273,7 +270,7 @@ def walker_loop(env: Any) -> ClosedLoop:
     data, target = env.physics.data.ptr, env.task._move_speed
     torso, speed = data.body("torso"), data.sensor(VELOCITY).data[:1]
     # xx and xz of every body; zz
-    orientations, upward, height = data.xmat[1:, 0:3:2], torso.xmat[8:], torso.xpos[2:]
+    orientations, upward, height = data.xmat[1:, PLANE], torso.xmat[8:], torso.xpos[2:]
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, speed = after
@@ -291,27 +288,24 @@ def humanoid_loop(env: Any) -> ClosedLoop:
     """Play humanoid: pay for standing upright, little control, and staying or speed."""
     data, target = env.physics.data.ptr, env.task._move_speed
     velocity, torso = data.sensor(VELOCITY).data, data.body("torso")
-    place, frame, height = torso.xpos, torso.xmat.reshape(3, 3), data.body("head").xpos[2:]
-    limbs = [data.body(name).xpos for name in LIMBS]
-    extremities, horizontal, speed = np.zeros((len(limbs), 3)), velocity[:2], np.zeros(1)
-    reached = list(zip(limbs, extremities, strict=True))
-
-    def reach() -> None:
-        for limb, extremity in reached:
-            (limb - place).dot(frame, extremity)  # in the torso's frame
-        speed[0] = math.sqrt(horizontal.dot(horizontal))  # as np.linalg.norm
+    frame, height = torso.xmat.reshape(3, 3), data.body("head").xpos[2:]
+    horizontal, squared = velocity[:2], np.zeros(1)
+    limbs = [_difference(data.body(name).xpos, torso.xpos, torso.xmat) for name in LIMBS]
+    calls = [call for derived, *_ in limbs for call in derived[:-1]]  # their squares are not asked
+    calls.append((np.dot, horizontal, horizontal, squared.reshape(())))
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        height, upward, speed, x, y = after
+        height, upward, squared, x, y = after
         standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
         reward = _little_control(actions) * (standing * upright)
         if target:
-            return reward * ((5 * _linear(target - speed, target, 0) + 1) / 6)
+            return reward * ((5 * _linear(target - np.sqrt(squared), target, 0) + 1) / 6)
         return reward * ((_bell(x, 2) + _bell(y, 2)) / 2)
 
-    observed = [data.qpos[7:], height, extremities, frame[2], velocity, data.qvel]
-    return _loop(env, observed, [height, frame[2, 2:], speed, horizontal], pay, [(reach,)])
+    extremities = [local for _, local, _ in limbs]
+    observed = [data.qpos[7:], height, *extremities, frame[2], velocity, data.qvel]
+    return _loop(env, observed, [height, frame[2, 2:], squared, horizontal], pay, calls)
 
 
 DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
