@@ -94,8 +94,7 @@ def read_checkpoint(source: Path) -> Checkpoint:
         replay_bounds=tuple(replay["bounds"]),
         pending=select_group(arrays, "pending"),
     )
-    for part in closed:
-        files.check(source.parent / part.name, part.sha256)
+    history.check(source.parent, closed)
     for segment in checkpoint.segments:
         files.check(source.parent / REPLAY / segment.name)
     return checkpoint

@@ -61,6 +61,12 @@ def closed_of(attributes: Mapping[str, Any]) -> list[Closed]:
     return [Closed(i, start, stop, sha, kinds[kind]) for i, (start, stop, sha, kind) in named]
 
 
+def check(run: Path, closed: Sequence[Closed]) -> None:
+    """Raise Unreadable unless the segments are there and, by header and size, the ones named."""
+    for segment in closed:
+        files.check(run / segment.name, segment.sha256)
+
+
 def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
     """Read a segment's columns, verified when this process first reads it. Raises Unreadable."""
     path = run / segment.name

@@ -60,8 +60,7 @@ class Columns(Mapping[str, np.ndarray]):
                 with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
                     self.closed, self.shapes = _listed(file)
-            for segment in self.closed:
-                files.check(source.parent / segment.name, segment.sha256)
+            history.check(source.parent, self.closed)
         rows = [shape[0] for name, shape in self.shapes.items() if name.startswith("metrics/")]
         self.generations = max(rows, default=0)
 
