@@ -15,7 +15,16 @@ import numpy as np
 
 from esac_mpi.config.automatic import estimate
 from esac_mpi.config.bounds import Bound, is_text
-from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, choices, flatten, marks
+from esac_mpi.config.fields import (
+    DEFAULTS,
+    NAMES,
+    amend,
+    as_text,
+    choices,
+    flatten,
+    marks,
+    value_of,
+)
 from esac_mpi.config.files import SAID, UNSAVED, from_table, read_file
 from esac_mpi.config.presets import Settings, complete_half, pairs, preset
 from esac_mpi.config.reads import COMMON, find_unread, reads, tables
@@ -197,9 +206,8 @@ def problems(config: Config) -> Iterator[str]:
         for v in value if isinstance(value, tuple) else (value,):
             yield from (f"{name} = {v!r}: {told}" for b in bounds if (told := b.problem(v)))
     config = estimate(config, LARGE)
-    values = dict(flatten(config))
     for table in (*COMMON, *tables(config.algorithm)):
         for names, wrong in getattr(config, table).problems(table, config):
             dotted = [name if "." in name else f"{table}.{name}" for name in names.split()]
-            found = (f"{name} = {as_text(values[name])}" for name in dotted)
+            found = (f"{name} = {as_text(value_of(config, name))}" for name in dotted)
             yield f"{', '.join(found) or table}: {wrong}"

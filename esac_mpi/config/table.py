@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from esac_mpi.config.bounds import NON_NEGATIVE
 
@@ -12,7 +12,22 @@ HIDDEN = "read only with hidden layers (policy.hidden)"  # a mark: [] has nothin
 
 # fields that break a rule, of the table or, dotted, of another, "" for none; and what is wrong
 Problem = tuple[str, str]
-Whole = Any  # the Config that a table is part of; that class is made of the tables
+
+
+class Whole(Protocol):
+    """What a table may ask of the configuration that it is part of."""
+
+    @property
+    def algorithm(self) -> str:
+        """Which algorithm runs."""
+
+    @property
+    def policy(self) -> Any:
+        """The table of that name."""
+
+    @property
+    def learner(self) -> Any:
+        """The table of that name."""
 
 
 class OnlyWith:
