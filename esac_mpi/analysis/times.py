@@ -26,7 +26,8 @@ from esac_mpi.record import RunFiles
 
 def population_of(run: RunFiles) -> int:
     """Return the size of a run's population; 0: none, and the ranks' busy time is the learner's."""
-    return run.columns.shapes.get("metrics/fitness", (0, 0))[1]
+    shape = run.columns.shapes.get("metrics/fitness", ())
+    return shape[1] if len(shape) == 2 else 0  # one number a generation is no population's
 
 
 def activities(run: RunFiles) -> dict[str, np.ndarray]:

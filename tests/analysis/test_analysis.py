@@ -109,6 +109,13 @@ def test_a_field_of_a_form_is_found_in_its_table(tmp_path):
     assert sensitivity.setting_of(run, "population_size") == "erl.population_size"
 
 
+def test_a_fitness_of_one_number_is_no_populations(tmp_path):
+    run = erl_run_of(tmp_path / "pderl", 1)
+    assert times.population_of(run) > 1
+    run.columns.shapes["metrics/fitness"] = run.columns.shapes["metrics/generation"]
+    assert times.population_of(run) == 0
+
+
 def test_its_rows_have_its_better_policy_as_the_learners(tmp_path):
     last = rows_of(stroll(tmp_path / "a"), "x", "small", "stroll", "", True)[-1]
     assert (last.return_theta_es, last.return_learner, last.better) == (None, 31, 31)
