@@ -13,7 +13,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config, amend, slots
 from esac_mpi.envs import probe
 from esac_mpi.host import log, ram
-from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, WrongUsage
+from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, BrokenAlgorithm, WrongUsage
 from esac_mpi.operators.noise import pieces
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
@@ -130,11 +130,16 @@ def end_of(config: Config, run: Run, done: float) -> tuple[int, str] | None:
 
 
 def make_state(params: Params, world: Memory) -> Any:
-    """Make the state before the first generation, and all the node shares. Raises MemoryError."""
+    """Make the state before the first generation, and all the node shares.
+
+    Raises MemoryError, and BrokenAlgorithm where it is not as an installed algorithm declares.
+    """
     config, algorithm = params.config, ALGORITHMS[params.config.algorithm]
     initial = algorithm.init(params, world)
     state.settle(initial)
     state.arrays(initial)  # raises, before anything is created
+    if (has := [*initial.policies]) != (said := [*algorithm.DECLARES.policies]):
+        raise BrokenAlgorithm(f"State has the policies {has}, DECLARES.policies names {said}")
     episodes = config.evaluation.episodes
     counts = {1, 2, len(initial.policies)}  # of policies that are evaluated together
     evaluations = [rollout.evaluation_board(count, episodes) for count in counts]

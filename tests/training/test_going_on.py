@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from types import SimpleNamespace
 
@@ -264,6 +264,13 @@ def test_a_state_that_no_file_holds_is_refused_at_the_start(tmp_path, monkeypatc
     monkeypatch.setattr(es, "init", init)
     assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 2
     assert "State.sigma = None" in capfd.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_policies_that_are_not_the_declared_ones_are_refused(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(es, "DECLARES", replace(es.DECLARES, policies={"other": "another"}))
+    assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 2
+    assert "DECLARES.policies" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -57,7 +57,6 @@ class Generation:
     blocks: float = 1.0  # in how many pieces ranks share it
     begun: float = 0.0
     evaluation: np.ndarray = field(default_factory=lambda: NOTHING)  # [episodes]
-    parameters_bytes: float = 0.0  # of theta_sac, which is sent when a phase's result enters
     sums: int = 0  # numbers that a member's sums over observations are, where they are normalised
 
     @property
@@ -109,7 +108,7 @@ class Clock:
         if one.phase or one.merges:
             self._wait_for_lesson(one.merges)
             self.now += one.phase + cluster.exchange(1, PHASE_NUMBERS)
-            self.now += cluster.send(one.parameters_bytes) + cluster.sync()
+            self.now += cluster.send(0.0) + cluster.sync()
         self.now += one.update * cluster.share(one.blocks) + 2 * cluster.sync() * bool(one.update)
         self._left += one.begun
         if one.evaluation.size:
