@@ -21,6 +21,7 @@ from esac_mpi.operators.kernels import LAYER_NORM_EPSILON
 from esac_mpi.operators.policy import Layer, Layout
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8  # Adam's own
+SUBNORMAL = np.float32(1e-39)
 RELU_BACKWARD = torch.ops.aten.threshold_backward.grad_input
 TANH_BACKWARD = torch.ops.aten.tanh_backward.grad_input
 ELU_BACKWARD = torch.ops.aten.elu_backward.grad_input
@@ -62,9 +63,17 @@ class Operations(list[Callable[[], Any]]):
 
     @torch.inference_mode()
     def run(self) -> None:
-        """Make the operations in their order, without autograd's bookkeeping."""
-        for operation in self:
-            operation()
+        """Make the operations in their order, without autograd's bookkeeping.
+
+        On a CPU subnormal numbers are taken and made as 0 in them, as in _learner.c.
+        """
+        before = bool(SUBNORMAL == 0)  # whether the process has chosen that already
+        torch.set_flush_denormal(True)
+        try:
+            for operation in self:
+                operation()
+        finally:
+            torch.set_flush_denormal(before)
 
 
 class Network:
