@@ -3,6 +3,7 @@
 import math
 import os
 import sys
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -142,6 +143,28 @@ def test_bits_do_not_depend_on_vectors_and_threads(sizes, path):
         losses = learn(one, step)
         assert all(learn(other, step) == losses for other in others)
     assert all(same(one.arrays(), other.arrays()) for other in others)
+
+
+@pytest.mark.parametrize("make", [learner, pytest.param(partial(in_c, threads=2), marks=compiled)])
+@pytest.mark.parametrize("chosen", [False, True])
+def test_moments_of_a_closed_unit_come_to_zero_and_no_others(make, chosen):
+    """Subnormal ones would stay, and take a core some hundred times as long."""
+    sac = perturbed(make((3, 8, 8, 2)))
+    sac.actor.layers[0].bias[..., 0] = -1e6
+    moments = [part for adam in sac.adam.values() for part in (adam.moment1, adam.moment2)]
+    for part in moments:
+        part.fill_(1e-39)
+    torch.set_flush_denormal(chosen)
+    try:
+        learn(sac)
+        assert bool(np.float32(1e-39) == 0) == chosen
+    finally:
+        torch.set_flush_denormal(False)
+    size = torch.cat(moments).abs()
+    assert ((size == 0) | (size >= torch.finfo(size.dtype).tiny)).all()
+    of_actor = sac.adam["actor"].moment1
+    assert (of_actor == 0).sum() >= 4  # the unit's three weights and its bias
+    assert (of_actor != 0).any()
 
 
 @compiled
