@@ -47,7 +47,9 @@ def seconds_left(
         about = ask(["qstat", "-f", environ["PBS_JOBID"]])
         names = "Resource_List", "resources_used"
         limit, used = (re.search(rf"{name}\.walltime = (\S+)", about) for name in names)
-        return clock_time(limit[1]) - (clock_time(used[1]) if used else 0.0) if limit else math.inf
+        spent = clock_time(used[1]) if used else 0.0
+        # of a job that does not say how long it runs, the whole limit: it has just begun
+        return clock_time(limit[1]) - (spent if spent < math.inf else 0.0) if limit else math.inf
     return math.inf
 
 
@@ -88,11 +90,13 @@ def _counts(environ: Mapping[str, str], name: str) -> bool:
 
 def clock_time(text: str) -> float:
     """Read [days-]hours:minutes:seconds, or a part from the right [s]; inf for anything else."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+)", text.strip())
+    # Torque has a colon after the days; PBS takes parts of a second
+    form = r"(?:(?:(?:(\d+)[-:](?=\d+:\d+:))?(\d+):)?(\d+):)?(\d+(?:\.\d*)?)"
+    found = re.fullmatch(form, text.strip())
     if not found:
         return math.inf
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _number(text: str) -> float:

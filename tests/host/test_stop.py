@@ -114,7 +114,7 @@ def test_what_is_swallowed_is_given_up_all_the_same(stop):
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("59", 59), ("10:00", 600), ("2:00:00", 7200), ("1-02:03:04", 93784),
-     ("UNLIMITED", math.inf), ("", math.inf)],
+     ("1:02:03:04", 93784), ("2:00:00.50", 7200.5), ("UNLIMITED", math.inf), ("", math.inf)],
 )  # fmt: skip
 def test_times_as_schedulers_write_them(text, seconds):
     assert batch_system.clock_time(text) == seconds
@@ -136,6 +136,12 @@ USED = "    Resource_List.walltime = 12:00:00\n    resources_used.walltime = 00:
         ({"SLURM_JOB_ID": "", "PBS_JOBID": ""}, "never", INF),
         ({"PBS_JOBID": "7.host"}, USED, 12 * 3600 - 600),
         ({"PBS_JOBID": "7.host"}, "qstat: Unknown Job Id", INF),
+        *(
+            ({"PBS_JOBID": "7.host"}, USED.replace("00:10:00", odd), 12 * 3600)
+            for odd in ("-00:00:03", "unset")
+        ),
+        ({"PBS_JOBID": "7.host"}, USED.replace("12:00:00", "infinite"), INF),
+        ({"PBS_JOBID": "7.host"}, USED.replace(":00\n", ":x\n"), INF),
         # one left over
         ({"SLURM_JOB_ID": "6", "PBS_JOBID": "7.host"}, "Resource_List.walltime = 2:00:00", 7200),
         # rank 0's clock alone decides
