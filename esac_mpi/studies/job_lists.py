@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.paths import whole_file
 
@@ -13,9 +14,12 @@ MOST = 1001  # elements that it takes by default: MaxArraySize
 
 
 def write(out: Path, lines: Iterable[list[str]]) -> None:
-    """Write a list; make its folder."""
+    """Write a list; make its folder. Raises Unusable for a word with a line break."""
+    listed = [*lines]
+    if word := next((word for line in listed for word in line if "\n" in word), ""):
+        raise Unusable(f"{word!r} has a line break, and a list has a line a job: rename it")
     with whole_file(out) as file:
-        file.write_text("".join(f"{shlex.join(line)}\n" for line in lines), encoding="utf-8")
+        file.write_text("".join(f"{shlex.join(line)}\n" for line in listed), encoding="utf-8")
 
 
 def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iterator[str]:

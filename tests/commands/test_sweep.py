@@ -103,11 +103,14 @@ def test_blanks_in_values_stay_in_their_words(swept):
         ("--seeds ²", "--seeds ²: expected a number or a range"),
         ("--set seed 4 5", "--set seed: seeds are --seeds"),
         ("--set run_dir x", "--set run_dir: every run has its own, below --root"),
+        ("--set sigma 0.1 0.2 --set esac.sigma 0.3", "--set esac.sigma: esac.sigma is set twice"),
+        ("--set task.id Hopper-v5", "--set task.id: tasks are --tasks"),
         ("--configs no.toml", "no.toml: No such file"),
         ("--tasks Ant-v5 Ant-v5", "two runs would share"),
+        ("--root a\nb", "'a\\nb/Ant-v5-esac-seed0' has a line break"),
     ],
 )
 def test_sweep_refuses_what_could_not_run(tmp_path, call, words, said):
-    line = ["--tasks", "Ant-v5", *words.split(), "--out", tmp_path / "x" / "jobs.txt"]
+    line = ["--tasks", "Ant-v5", *words.split(" "), "--out", tmp_path / "x" / "jobs.txt"]
     assert said in call("sweep", *line, code=2).err
     assert not (tmp_path / "x").exists()

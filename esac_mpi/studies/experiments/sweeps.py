@@ -35,16 +35,18 @@ def fields(
     algorithm: str, varied: list[list[str]], algorithms: list[str]
 ) -> list[list[tuple[str, str]]]:
     """Return (name, value) pairs for each field that the algorithm reads. Raises Unusable."""
-    found = []
+    found: dict[str, list[tuple[str, str]]] = {}
     for name, *values in varied:
         if not values:
             raise Unusable(f"--set {name}: needs one value or more")
         if name in OWN:
             raise Unusable(f"--set {name}: {OWN[name]}")
         full = full_name(algorithm, name)
+        if full in found:
+            raise Unusable(f"--set {name}: {full} is set twice")
         if reads(algorithm, full) or not any(reads(other, full) for other in algorithms):
-            found.append([(full, value) for value in values])
-    return found
+            found[full] = [(full, value) for value in values]
+    return [*found.values()]
 
 
 def tidy(text: str) -> str:
@@ -60,6 +62,9 @@ def combinations(options: Namespace) -> Iterator[tuple[list[str], str]]:
     ]
     starts += [(["--task.id", task], tidy(task), Config.algorithm) for task in options.tasks]
     starts = starts or [([], "HalfCheetah-v5", Config.algorithm)]
+    own_task = options.tasks or not options.configs
+    if own_task and any(name == "task.id" for name, *_ in options.set):
+        raise Unusable("--set task.id: tasks are --tasks")
     algorithms = options.algorithms or [own for *_, own in starts]
     if unknown := [name for name in algorithms if name not in ALGORITHMS]:
         told = f"there is no such algorithm; there are {', '.join(ALGORITHMS)}"
