@@ -224,6 +224,7 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
     )
     settled = [plan(found, b, *one) for one in compared]
+    refuse_idle(found, b, settled)
     made: dict[Path, Planned] = {}
     recorded: dict[tuple[str, str, str, int], Planned] = {}  # by what tells results apart
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
@@ -240,6 +241,17 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
                 "task by its id: make two experiments of them"
             )
     return list(made.values())
+
+
+def refuse_idle(found: Experiment, b: Budget, planned: list[Planned]) -> None:
+    """Raise Unusable for what is swept, or set for every run, and none reads."""
+    read = {name for run in planned for name in run.settings}
+    swept = {full_name(run.config.algorithm, found.field) for run in planned if found.field}
+    if swept and not swept & read:
+        raise Unusable(f"{found.id}: sweep: field = {found.field!r}: no run reads it")
+    common = {} if b.tasks or b.variants else found.settings  # others may read them
+    if idle := (common | b.settings).keys() - read:
+        raise Unusable(f"{found.id}: settings: {min(idle)}: no run reads it")
 
 
 def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
