@@ -43,13 +43,13 @@ def check(path: Path) -> None:
         raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
 
 
-def problem(path: Path, error: OSError) -> Exception:
+def problem(path: Path, error: OSError, remedy: str = "choose another --run-dir") -> Exception:
     """Translate a file system's error at a start: another directory, a full disk, or try again."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return Unsaved(f"{path}: {error.strerror}; free {describe_free(path)}")
     if error.errno in PASSING:
         return translate_error(path, error)
-    return Refused(f"{error.filename or path}: {error.strerror}; choose another --run-dir")
+    return Refused(f"{error.filename or path}: {error.strerror}; {remedy}")
 
 
 def settings_of(path: Path) -> Config | None:

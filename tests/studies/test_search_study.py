@@ -3,6 +3,7 @@
 import json
 import re
 import textwrap
+import tomllib
 from dataclasses import replace
 
 import optuna
@@ -224,13 +225,13 @@ def test_a_field_that_is_unread_is_left_out_of_the_trial(tmp_path):
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
 def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
-    """One task that proposes four trials, and two that take turns, one of them anew each time."""
+    """One task that proposes four trials, and two that take turns, one by the study's directory."""
     tail = f"[sampler]\nkind = '{kind}'\nstartup = 2"
     proposed = []
     for folder, tasks in ((tmp_path / "a", 1), (tmp_path / "b", 2)):
         folder.mkdir()
         study = made(folder, "trials = 4", tail=tail)
-        journals = [Journal(study, fresh=True) for _ in range(tasks)]
+        journals = [Journal(each, fresh=True) for each in (study, read(study.path))[:tasks]]
         for number in range(4):
             journal = Journal(study, fresh=True) if number == 3 else journals[number % tasks]
             assert journal.begin() == number
@@ -240,6 +241,27 @@ def test_what_is_proposed_does_not_depend_on_who_asks(tmp_path, kind):
         proposed.append([trial.found for trial in journals[0].trials()])
     assert proposed[0] == proposed[1]
     assert len({one["es.sigma"] for one in proposed[0]}) == 4
+
+
+@pytest.mark.parametrize("search", ["es.sigma = [0.1, 0.2]", "es.lr_es = [0.1, 0.2]"])
+def test_a_study_that_was_edited_does_not_fit_its_journal(tmp_path, call, search):
+    settings = SETTINGS + "es.population_size = 4"
+    study = made(tmp_path, settings=settings, search="es.sigma = [0.3, 0.4]")
+    completed(study, 1.0)
+    saved = json.loads((study.path / STUDY).read_text())
+    saved["study"]["search"] = tomllib.loads(search)
+    (study.path / STUDY).write_text(json.dumps(saved))
+    for action in ("show", "best", "run"):
+        told = call(f"search {action}", study.path, code=65).err
+        assert told.startswith(f"{study.path / JOURNAL}: trial 0 has es.sigma = ")
+
+
+def test_a_study_whose_directory_cannot_be_made_is_wrong_usage(tmp_path, call):
+    file = write(tmp_path)
+    (tmp_path / "study").touch()
+    for action in ("jobs", "run"):
+        told = call(f"search {action}", file, code=2).err
+        assert told.startswith(f"{tmp_path}/study: File exists; name another directory = ")
 
 
 @pytest.mark.parametrize("damage", [b"{\x00\x00\n", b"\xff\xfe\n", b"[1]\n", b"{}\n"])

@@ -168,12 +168,17 @@ class Journal:
 
 
 def trial_of(trial: optuna.trial.FrozenTrial, study: Study) -> Trial:
-    """Convert a trial of Optuna's."""
+    """Convert a trial of Optuna's. Raises Unusable where the study does not search its values."""
     reported = -1 if trial.last_step is None else trial.last_step
     found = {}
     for former, given in trial.params.items():
         name = renew_name(former)
-        value, one = renew_value(name, given), study.space[name]
+        value, one = renew_value(name, given), study.space.get(name)
+        if one is None or (isinstance(one, Choices) and value not in one.named):
+            told = (
+                f"trial {trial.number} has {name} = {given}, which {study.source} does not search"
+            )
+            raise Unusable(f"{study.path / JOURNAL}: {told}: put back what was edited", DAMAGED)
         found[name] = one.named[value] if isinstance(one, Choices) else value
     return Trial(
         number=trial.number,

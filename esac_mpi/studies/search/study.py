@@ -33,6 +33,7 @@ from esac_mpi.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt
 from esac_mpi.envs import TaskError
 from esac_mpi.envs.identity import identity
 from esac_mpi.host.paths import read_path
+from esac_mpi.record.directory_check import problem
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import read_as, refuse_automatic
 from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
@@ -204,17 +205,17 @@ def begin(study: Study, source: str) -> None:
 
     More trials are no other study. source: of the task; "": not known.
     """
-    file = study.path / STUDY
+    file, remedy = study.path / STUDY, f'name another directory = "..." in {study.source}'
     refuse_another(study, source)
-    study.path.mkdir(parents=True, exist_ok=True)
-    others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
+    try:
+        study.path.mkdir(parents=True, exist_ok=True)
+        others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
+    except OSError as error:
+        raise problem(study.path, error, remedy) from error
     if others and not file.exists():
-        raise Unusable(
-            f"{study.path}: not empty, and not a study: name another directory = "
-            f'"..." in {study.source}'
-        )
+        raise Unusable(f"{study.path}: not empty, and not a study: {remedy}")
     known = {"study": study.table, "file": to_plain(study.file), "version": VERSION, "task": source}
-    content = json.dumps(known, indent=1, sort_keys=True).encode()
+    content = json.dumps(known, indent=1).encode()  # the order of what is searched counts
     if not file.exists() or file.read_bytes() != content:
         replace(file, [content])
 
