@@ -21,13 +21,23 @@ from esac_mpi.config.bounds import (
     at_most,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.table import SURVIVAL, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
+from esac_mpi.config.table import (
+    POSITIVE,
+    SURVIVAL,
+    OnlyWith,
+    OnlyWithOne,
+    Problem,
+    Reads,
+    Selecting,
+    Whole,
+)
 
 PHASES = OnlyWith(sac_phases=True)
 INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
 VIRTUAL = OnlyWith(sac_phases=True, phase_timing=("continuous", "virtual"))
 ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
 TESTED = OnlyWith(transfer="tested")
+WINNERS = OnlyWith(winner_fraction=POSITIVE)
 AMT = OnlyWith(sigma_rule="grow")
 CAP = Bound(
     lambda cap: cap == 0 or 1 <= cap <= 1000, "must be 0 (off), or from 1 to 1000 times the mean"
@@ -162,7 +172,7 @@ class ESAC(Evolution):
     """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
-    sac_copy_noise: bool = True
+    sac_copy_noise: Annotated[bool, OnlyWith(sac_copies=POSITIVE)] = True
     """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac
     itself, and leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
     transfer: Literal["off", "means", "tested"] = "tested"
@@ -184,13 +194,13 @@ class ESAC(Evolution):
     )
     """What becomes of Adam's moments of theta_es at a transfer. M: reset, its first steps have the
     whole learning rate in every direction, and leave the policy that was transferred."""
-    winner_selection: Literal["soft", "hard", "uniform"] = "soft"
+    winner_selection: Annotated[Literal["soft", "hard", "uniform"], WINNERS] = "soft"
     """soft: the best win, and their children are perturbed (P: 1, 5.1.1). hard: children are
     shielded, as ERL's elites, and leave the ES gradient. uniform: so many win by chance."""
-    winner_pull: Fraction = 0.1
+    winner_pull: Annotated[Fraction, WINNERS] = 0.1
     """b in theta_es <- (1-b) theta_es + b mean(W), after the ES step: what carries SAC's skill
     over. 0 in the preset paper. M."""
-    crossover: Literal["row", "element", "off"] = "row"
+    crossover: Annotated[Literal["row", "element", "off"], WINNERS] = "row"
     """What hindsight crossover exchanges: rows of weight matrices (C, intended), elements (P:
     5.1.2), nothing (C, in effect)."""
     gradient_members: Literal["all", "centre"] = "all"

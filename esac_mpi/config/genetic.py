@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
+from esac_mpi.config.table import POSITIVE, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 FORMS = {  # algorithm -> its crossover and its mutation
     "erl": ("n_point", "gaussian"),
@@ -23,8 +23,9 @@ FORMS = {  # algorithm -> its crossover and its mutation
     "pderl": ("distillation", "proximal"),
 }
 TOURNAMENT = 3  # members of a tournament
-GAUSSIAN = OnlyWith(mutation="gaussian")
-PROXIMAL = OnlyWith(mutation="proximal")
+GAUSSIAN = OnlyWith(mutation="gaussian", mutation_probability=POSITIVE)
+SUPER = OnlyWith(**GAUSSIAN.others, super_probability=POSITIVE)
+PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=POSITIVE)
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
 OWN = OnlyWith(learner="ddpg")
@@ -100,7 +101,7 @@ class ERL(Replaying, Selecting):
     """Gaussian mutation draws up to this share of a weight matrix. C."""
     mutation_strength: Annotated[PositiveFloat, GAUSSIAN] = 0.1
     """Standard deviation of its noise, in units of the weight. C."""
-    super_strength: Annotated[PositiveFloat, GAUSSIAN] = 10.0
+    super_strength: Annotated[PositiveFloat, SUPER] = 10.0
     """Standard deviation of a super mutation, in units of the weight. C."""
     super_probability: Annotated[Fraction, GAUSSIAN] = 0.05
     """Share of super mutations. C."""

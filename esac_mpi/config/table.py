@@ -30,6 +30,16 @@ class Whole(Protocol):
         """The table of that name."""
 
 
+class Positive(tuple[str, ...]):
+    """The values that another field of numbers must have: all but 0; in these words."""
+
+    def __contains__(self, value: object) -> bool:
+        return value != 0
+
+
+POSITIVE = Positive(("a number above 0",))
+
+
 class OnlyWith:
     """A condition at a field: it matters where others of the table are this, or one of these."""
 

@@ -14,6 +14,7 @@ from warm_starts import OFF_POLICY, options
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, amend, load, reads
+from esac_mpi.config.table import POSITIVE
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
@@ -44,18 +45,21 @@ CASES = [  # together they leave each field unread for each reason that there is
     {"algorithm": "esac", "esac.transfer": "tested", "esac.sigma_rule": "one_fifth",
      "esac.population_size": 8},
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
-    {"algorithm": "td3"},
-    {"algorithm": "td3", "td3.episodes_on": "ranks"}, {"algorithm": "ddpg"},
-    {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"}, {"algorithm": "ppo"}, {"algorithm": "erl"},
-    {"algorithm": "erl", "erl.learner": "td3"},
+    {"algorithm": "esac", "esac.winner_fraction": 0.0}, {"algorithm": "td3"},
+    {"algorithm": "td3", "td3.episodes_on": "ranks", "td3.policy_noise": 0.0},
+    {"algorithm": "ddpg"}, {"algorithm": "ddpg", "ddpg.episodes_on": "ranks"},
+    {"algorithm": "ppo"}, {"algorithm": "erl"},
+    {"algorithm": "erl", "erl.learner": "td3", "erl.super_probability": 0.0},
+    {"algorithm": "erl", "erl.mutation_probability": 0.0},
+    {"algorithm": "perl", "erl.mutation": "proximal", "erl.mutation_probability": 0.0},
     {"algorithm": "perl", "erl.mutation": "proximal", "erl.learner": "sac"},
     {"algorithm": "cem", "cem.importance_mixing": True},
-    {"algorithm": "cem_rl", "cem_rl.importance_mixing": True},
+    {"algorithm": "cem_rl", "cem_rl.importance_mixing": True, "cem_rl.policy_noise": 0.0},
     {"algorithm": "cem_rl", "cem_rl.critic": "parallel", "cem_rl.sampling": "onesided"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4,
-     "aes_rl.order": "arrival"},
+     "aes_rl.order": "arrival", "aes_rl.policy_noise": 0.0},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal",
      "erl.parent_selection": "mixed"},
     {"algorithm": "sac", "policy.hidden": ()},
@@ -105,6 +109,9 @@ def test_the_declarations_name_what_exists():
     values = dict(config.flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():
+            if allowed is POSITIVE:
+                assert not {type(values[name]), *get_args(config.hint(name))} & {bool, str}
+                continue
             assert {*allowed} < possible(config.hint(name)), name
             types = {type(value) for value in possible(config.hint(name))}
             assert {type(value) for value in allowed} in (types, {type(values[name])})
@@ -113,7 +120,7 @@ def test_the_declarations_name_what_exists():
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.find_unread(small(case), NAMES) for case in CASES]
     conditional = {name for name in NAMES if reads.conditions(name)}
-    assert len(conditional) == 93
+    assert len(conditional) == 100
     for name in conditional:
         reasons = [names[name] for names in found if name in names]
         assert any(why.startswith("read only") for why in reasons), name
