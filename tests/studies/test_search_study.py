@@ -262,6 +262,9 @@ def test_a_study_whose_directory_cannot_be_made_is_wrong_usage(tmp_path, call):
     for action in ("jobs", "run"):
         told = call(f"search {action}", file, code=2).err
         assert told.startswith(f"{tmp_path}/study: File exists; name another directory = ")
+    (tmp_path / "study").unlink()
+    told = call("search run", file, "--run-dir", file / "task", code=2).err
+    assert told == f"{file}/task: Not a directory; choose another --run-dir\n"
 
 
 @pytest.mark.parametrize("damage", [b"{\x00\x00\n", b"\xff\xfe\n", b"[1]\n", b"{}\n"])

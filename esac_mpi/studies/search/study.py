@@ -206,8 +206,8 @@ def begin(study: Study, source: str) -> None:
     More trials are no other study. source: of the task; "": not known.
     """
     file, remedy = study.path / STUDY, f'name another directory = "..." in {study.source}'
-    refuse_another(study, source)
     try:
+        refuse_another(study, source)
         study.path.mkdir(parents=True, exist_ok=True)
         others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
     except OSError as error:
