@@ -25,8 +25,8 @@ export ROUND SCRIPT INDEX LIST TASKS SEEDS OPTIONS RUNS; cd "$PBS_O_WORKDIR" && 
 set -f; tasks=($TASKS) seed=$((INDEX % SEEDS)) task=${tasks[INDEX / SEEDS]}
 words=("configs/esac/$task.toml" --seed $seed --run-dir "$RUNS/$task-seed$seed")
 [ "$LIST" ] && mapfile -t words < <(sed -n "$((INDEX + 1))p" "${LIST/#\~\//$HOME/}" | xargs -r printf '%s\n')  # as a shell
-n=${#words[@]} RUN=${words[@]: -1}; RUN=${RUN/#\~\//$HOME/}; [ $n -gt 1 ] || { echo "$LIST has no line $((INDEX + 1))"; exit 2; }
-
+n=${#words[@]} RUN=${words[@]: -1}; RUN=${RUN/#\~\//$HOME/}
+[ "${words[*]: -2:1}" = --run-dir ] || { echo "$LIST has no line $((INDEX + 1)) that ends in --run-dir DIR"; exit 2; }
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONUNBUFFERED=1
 
 # The launcher passes signals on to its ranks. Open MPI's kills them 0.25 s after TERM; there, USR1 twice asks for the same.

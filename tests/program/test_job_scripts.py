@@ -258,12 +258,12 @@ def test_a_home_directory_that_no_shell_has_read_is_read_here(tmp_path, script):
 
 
 @pytest.mark.parametrize("script", ARRAYS)
-@pytest.mark.parametrize("index", [1, 2])
+@pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_list_has_a_shells_words_and_a_run_for_each_line(tmp_path, script, index):
     run = tmp_path / "my, runs/it's"
     words = ["my, dir/my, conf.toml", "--task.kwargs", '{"a b": "*"}', "--policy.hidden", "8", "8"]
     words += ["--run-dir", str(run)]
-    (tmp_path / "my, list").write_text(f"--run-dir a\n{shlex.join(words)}\n")
+    (tmp_path / "my, list").write_text(f"--run-dir a --seed 3\n{shlex.join(words)}\n")
     own = "my, list" if script == "pbs-array.sh" else tmp_path / "my, list"  # PBS begins at home
     says = """printf '<%s>\\n' "$@" >>"$LOG\""""
     told = decide_alone(tmp_path, script, says, index=index, LIST=own)
