@@ -251,8 +251,9 @@ def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, call):
     text += 'out = "x.png"\n'
     draw = line(tmp_path, text, "draw")
     assert "nothing to draw yet" in call(draw, code=2).err
-    one = planned(tmp_path / "toy.toml", text, root=tmp_path)[0]
+    one, *others = planned(tmp_path / "toy.toml", text, root=tmp_path)
     finished(one.run_dir, one.config)
     told = call(draw, code=1).err
-    assert "1 of 4 runs have something to draw" in told
+    names = ", ".join(run.run_dir.name for run in others)
+    assert f"1 of 4 runs have something to draw, left out are {names}\n" in told
     assert "failed: x.png" in told

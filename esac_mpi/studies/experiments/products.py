@@ -28,8 +28,10 @@ def make_products(
     ]
     if not there:
         raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
-    if len(there) < len(runs):
-        note(f"{len(there)} of {len(runs)} runs have something to draw")
+    drawn = {run.run_dir for run, *_ in there}
+    if absent := [run.run_dir.name for run in runs if run.run_dir not in drawn]:
+        told = f"{len(there)} of {len(runs)} runs have something to draw"
+        note(f"{told}, left out are {shorten(absent)}")
     if unfinished := [run.run_dir.name for run, _, over in there if not over]:
         note(
             f"not finished: {shorten(unfinished)}; all are compared at what these have reached; "
