@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from esac_mpi.config.bounds import (
     AUTO,
+    COUNT,
     NAMED,
     PLAIN_TABLE,
     AutoSizes,
@@ -47,7 +48,7 @@ class Budget(Table):
     """True steps: population, learner, resimulated episodes, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
     """The papers' count: a horizon a generation of esac and es, else steps [steps]. P: 6.1."""
-    minutes: NonNegativeFloat = 0.0
+    minutes: Annotated[NonNegativeFloat, COUNT] = 0.0
     """Time that the run has trained, over all its starts, without their set-up [min]; it ends,
     complete, with the generation in which this is over. Not max_hours: a job's time."""
 

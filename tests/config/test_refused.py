@@ -34,6 +34,7 @@ them, such as task.id
 esac --esac.sigma nan: esac.sigma = nan
 esac --sac.lr_sac inf: sac.lr_sac = inf
 esac --seed -1: seed = -1
+esac --budget.minutes 1e308: budget.minutes = 1e+308: must be at most
 esac --budget.generations 0: no limit is set
 esac --checkpoint.every_generations 0 --checkpoint.every_minutes 0: a run that is killed would \
 lose all
@@ -132,6 +133,8 @@ esac --policy.hidden [] --policy.linear_gain 2: --policy.linear_gain: read only 
 layers (policy.hidden)
 esac --policy.hidden [] --sac.critic_layer_norm true: --sac.critic_layer_norm: read only with \
 hidden layers (policy.hidden)
+esac --esac.sac_copies 0 --esac.sac_copy_noise false: --esac.sac_copy_noise: read only with \
+esac.sac_copies = a number above 0
 """
 
 

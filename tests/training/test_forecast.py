@@ -208,7 +208,8 @@ def test_a_run_that_goes_on_is_forecast_for_what_is_left():
     left = cost.line(es, PIECES, 1, 1, 7.0, es.budget.left(es.budget.generations - 1, 0, 0))
     assert "for the whole budget" in whole.found
     assert whole.found.endswith("that is 3 jobs of the time left")
-    assert "jobs" not in cost.line(es, PIECES, 1, 1, np.inf).found
+    for none in (np.inf, -1.0, 5e-324):
+        assert "jobs" not in cost.line(es, PIECES, 1, 1, none).found
     assert "for what is left of the budget" in left.found
     assert "jobs of the time left" not in left.found
     esac = settings(**PHASES)

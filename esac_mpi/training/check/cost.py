@@ -164,6 +164,6 @@ def line(
     found += f", {span('seconds', duration)} for {budget}"
     found += f", {span('core_hours', '{:.3g}'.format)} core-hours"
     found += f"; ranks idle {span('idle', '{:.0%}'.format)} of the time"
-    if (longest := max(first.seconds, own.seconds)) > seconds_left > 0:
+    if (longest := max(first.seconds, own.seconds)) > seconds_left >= 1:
         found += f"; that is {math.ceil(longest / seconds_left)} jobs of the time left"
     return Line("forecast", found, outlook.advice(chosen, later, on, own, begun))
