@@ -24,6 +24,7 @@ from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config, ConfigError, automatic, check, from_table, read_toml, suggest
 from esac_mpi.config import resolve as settled
 from esac_mpi.config.fields import full_name
+from esac_mpi.config.files import KWARGS
 from esac_mpi.config.reads import find_unread
 from esac_mpi.config.renamed import renew_name
 from esac_mpi.host.data_files import checkout, data_folder
@@ -190,9 +191,12 @@ def read_as(kind: Any, table: Any, source: str) -> Any:
 def read_budget(table: dict[str, Any], source: str) -> Budget:
     """Return a budget. Raises Unusable."""
     b: Budget = read_as(Budget, table, source)
+    settings = check_planned(b.settings, f"{source}.settings")
+    if b.seconds and "budget.minutes" in settings:
+        raise Unusable(f"{source}: seconds is budget.minutes, which settings has, too")
     return replace(
         b,
-        settings=check_planned(b.settings, f"{source}.settings"),
+        settings=settings,
         for_task=read_each(b.for_task, check_planned, f"{source}.for_task"),
         for_variant=read_each(b.for_variant, check_planned, f"{source}.for_variant"),
     )
@@ -224,7 +228,11 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
         b.tasks or found.tasks, b.values or found.values or [None], b.variants or found.variants
     )
     settled = [plan(found, b, *one) for one in compared]
-    refuse_idle(found, b, settled)
+    read = {name for run in settled for name in run.settings}
+    values = b.values or found.values
+    swept = {name for run in settled for name in sweep(found, values[:1], run.settings)}
+    if swept and not swept & read:
+        raise Unusable(f"{found.id}: sweep: {min(swept)}: no run reads it")
     made: dict[Path, Planned] = {}
     recorded: dict[tuple[str, str, str, int], Planned] = {}  # by what tells results apart
     for seed, run, ranks in product(range(b.seeds), settled, b.ranks or [0]):
@@ -241,17 +249,6 @@ def runs(found: Experiment, name: str, root: Path) -> list[Planned]:
                 "task by its id: make two experiments of them"
             )
     return list(made.values())
-
-
-def refuse_idle(found: Experiment, b: Budget, planned: list[Planned]) -> None:
-    """Raise Unusable for what is swept, or set for every run, and none reads."""
-    read = {name for run in planned for name in run.settings}
-    swept = {full_name(run.config.algorithm, found.field) for run in planned if found.field}
-    if swept and not swept & read:
-        raise Unusable(f"{found.id}: sweep: field = {found.field!r}: no run reads it")
-    common = {} if b.tasks or b.variants else found.settings  # others may read them
-    if idle := (common | b.settings).keys() - read:
-        raise Unusable(f"{found.id}: settings: {min(idle)}: no run reads it")
 
 
 def plan(found: Experiment, b: Budget, task: str, value: Any, variant: str) -> Planned:
@@ -284,9 +281,10 @@ def resolve_settings(found: Experiment, b: Budget, task: str, variant: str, valu
     base = from_file(path)
     settings = {"algorithm": base.get("algorithm", Config.algorithm)} | found.settings | own
     settings |= b.settings | time | b.for_task.get(task, {}) | mine
-    if value is not None:
-        name = full_name(settings["algorithm"], found.field)
-        settings |= from_table({name: value}, f"{found.id}: sweep", base | settings)
+    swept = sweep(found, [] if value is None else [value], base | settings)
+    for name in swept.keys() & mine.keys() - {KWARGS}:  # which are joined
+        raise Unusable(f"{found.id}: variants.{variant} sets {name}, which is swept")
+    settings |= swept
     for name, why in find_unread(settled(base, settings), settings).items():
         if name in mine:
             raise Unusable(f"{found.id}: variants.{variant} sets {name}: {why}")
@@ -295,6 +293,15 @@ def resolve_settings(found: Experiment, b: Budget, task: str, variant: str, valu
     if limits:  # an experiment that names a limit means no other
         settings |= {name: 0 for name in base if name.startswith("budget.") and name not in limits}
     return settings
+
+
+def sweep(found: Experiment, values: list[Any], beside: Settings) -> Settings:
+    """Return the swept field with its value, none without one. Raises ConfigError."""
+    return from_table(
+        {full_name(beside["algorithm"], found.field): value for value in values},
+        f"{found.id}: sweep",
+        beside,
+    )
 
 
 @cache
