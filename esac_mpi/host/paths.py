@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import uuid
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -62,7 +63,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     if there and not (place.is_file() and os.access(place.parent, os.W_OK)):
         yield place
         return
-    beside = place.with_name(f".{os.getpid()}{place.suffix}")
+    # of this writer alone: other hosts and threads have the same numbers
+    beside = place.with_name(f".{uuid.uuid4()}{place.suffix}")
     try:
         if there:
             os.close(os.open(place, os.O_WRONLY))

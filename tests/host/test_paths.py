@@ -112,6 +112,10 @@ def test_what_cannot_be_written_whole_leaves_what_was_there(tmp_path):
     with suppress(OSError), paths.whole_file(file) as place:
         place.write_text("th")
         raise OSError(28, "No space left on device")
+    with paths.whole_file(file.with_name("y.txt")) as one, paths.whole_file(file) as other:
+        one.write_text("y")  # as a process of the same number on another host
+        other.write_text("two")
+    file.with_name("y.txt").unlink()
     assert [*file.parent.iterdir()] == [file]
     assert (link.readlink(), file.read_text(), file.stat().st_mode & 0o777) == (file, "two", 0o640)
     long = tmp_path / f"made/{'x' * 300}.txt"
