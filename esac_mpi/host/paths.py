@@ -47,7 +47,7 @@ def expand_home(text: str | bytes | os.PathLike[str], kind: Kind = ArgumentTypeE
         why = f"{variable[0]} was not replaced, as no shell has read it"
         raise kind(f"{said}: {why}; write the path itself")
     # ./~, which pathlib makes ~
-    return os.path.abspath(found) if str(Path(found)).startswith("~") else found
+    return os.path.abspath(found) if str(Path(found)).startswith(("~", "$")) else found
 
 
 @contextmanager

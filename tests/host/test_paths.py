@@ -31,7 +31,8 @@ def home(tmp_path, monkeypatch):
 
 def test_a_path_is_read_as_a_shell_reads_it(home):
     told = {"~": home, "~/x": home / "x", "x/~": Path("x/~"), "a~": Path("a~"), "": Path()}
-    told |= {"./~/x": home.parent / "here/~/x", "~root": Path("/root"), b"~/x": home / "x"}
+    told |= {f"./{name}/x": home.parent / "here" / name / "x" for name in ("~", "$A")}
+    told |= {"~root": Path("/root"), b"~/x": home / "x"}
     for text, path in told.items():
         assert paths.read_path(text) == path
         assert paths.read_path(paths.read_path(text)) == path
