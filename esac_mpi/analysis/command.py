@@ -231,7 +231,7 @@ def write_text(text: str, out: Path | None) -> Iterator[object]:
     if has_suffix(out, *PICTURES):
         raise Unusable(f"--out {out}: a text, which is no picture; choose another name")
     with whole_file(out) as file:
-        file.write_text(text + "\n", encoding="utf-8")
+        file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")  # as printed
     yield out
 
 

@@ -1,5 +1,6 @@
 """Lists of jobs, a command line each, and the commands that submit them as job arrays."""
 
+import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ def write(out: Path, lines: Iterable[list[str]]) -> None:
     if word := next((word for line in listed for word in line if "\n" in word), ""):
         raise Unusable(f"{word!r} has a line break, and a list has a line a job: rename it")
     with whole_file(out) as file:
-        file.write_text("".join(f"{shlex.join(line)}\n" for line in listed), encoding="utf-8")
+        file.write_bytes(os.fsencode("".join(f"{shlex.join(line)}\n" for line in listed)))
 
 
 def submission(out: Path, count: int, ranks: int = 0, program: str = "") -> Iterator[str]:

@@ -1,9 +1,11 @@
 """esac-mpi sweep: the lines of a grid of settings."""
 
+import os
 import shlex
 
 import pytest
 
+from esac_mpi.analysis.command import write_text
 from esac_mpi.config import load
 
 
@@ -86,6 +88,14 @@ def test_blanks_in_values_stay_in_their_words(swept):
     _, lines = swept("--seeds", 0, *(word.replace("'", '"') for word in varied))
     config, _ = load(shlex.split(lines[0]))
     assert (config.policy.hidden, config.task.kwargs) == ((8, 8), kwargs)
+
+
+def test_a_name_in_another_encoding_stays_as_it_is(tmp_path, call):
+    out, root = tmp_path / "jobs.txt", os.fsdecode(b"runs\xff")
+    call("sweep --tasks Ant-v5 --seeds 0 --root", root, "--out", out)
+    assert out.read_bytes().endswith(b"--run-dir 'runs\xff/Ant-v5-esac-seed0'\n")
+    assert [*write_text(root, out)] == [out]
+    assert out.read_text(encoding="utf-8") == "runs\\udcff\n"
 
 
 @pytest.mark.parametrize(
