@@ -252,6 +252,10 @@ def test_a_product_that_fails_is_named_and_nothing_to_draw_too(tmp_path, call):
     draw = line(tmp_path, text, "draw")
     assert "nothing to draw yet" in call(draw, code=2).err
     one, *others = planned(tmp_path / "toy.toml", text, root=tmp_path)
+    found = design.experiment(f"{tmp_path}/toy.toml")
+    with pytest.raises(Unusable, match="nothing to draw yet") as error:
+        next(products.make_products(found, [one], "smoke", failed=["cyclic-ES-seed0"]))
+    assert error.value.code == 1
     finished(one.run_dir, one.config)
     told = call(draw, code=1).err
     names = ", ".join(run.run_dir.name for run in others)

@@ -6,6 +6,7 @@ import signal
 import weakref
 
 import pytest
+from optuna.storages.journal import JournalFileBackend
 from small_studies import SETTINGS, TASK, completed, held_elsewhere, made, states, stopped_at
 
 from esac_mpi.comm.command_ranks import Alone
@@ -13,7 +14,7 @@ from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.world import World
 from esac_mpi.record import Run, Unsaved
 from esac_mpi.studies.search import trial_loop, trial_ranks
-from esac_mpi.studies.search.journal import Journal
+from esac_mpi.studies.search.journal import JOURNAL, Journal
 from esac_mpi.training.ended import Ended
 
 pytestmark = pytest.mark.slow
@@ -168,6 +169,17 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
     assert trial_ranks.search(study.path, Alone()) == 65
     assert "no readable checkpoint" in capfd.readouterr().out
     assert states(study) == [(0, "running")]
+
+
+def test_a_full_disk_is_told_with_the_journal(tmp_path, monkeypatch, capfd):
+    def fail(*given):
+        raise OSError(28, "No space left on device")
+
+    study = made(tmp_path, "trials = 1")
+    Journal(study, fresh=True)
+    monkeypatch.setattr(JournalFileBackend, "append_logs", fail)
+    assert trial_ranks.search(study.path, Alone()) == 74
+    assert f"No space left on device: '{study.path / JOURNAL}'" in capfd.readouterr().err
 
 
 def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call):

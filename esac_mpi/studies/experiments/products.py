@@ -8,6 +8,7 @@ from pathlib import Path
 
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.results import rows
+from esac_mpi.host.errors import FAILED, WRONG_USAGE
 from esac_mpi.host.log import complain
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Experiment, Planned, Product
@@ -21,13 +22,14 @@ def make_products(
     Raises Unusable where there is no run to make them from, or one of other settings; at the end
     for products that failed, and for the runs that had: failed.
     """
-    folder = runs[0].run_dir.parent
+    folder, problems = runs[0].run_dir.parent, [*failed]
     opened = [(run, running.open_files(run), running.is_done(run)) for run in runs]
     there = [
         (run, files, over) for run, files, over in opened if files is not None and files.generation
     ]
     if not there:
-        raise Unusable(f"{folder}: nothing to draw yet, no run has a generation")
+        told = f"{folder}: nothing to draw yet, no run has a generation"
+        raise Unusable(told, FAILED if problems else WRONG_USAGE)
     drawn = {run.run_dir for run, *_ in there}
     if absent := [run.run_dir.name for run in runs if run.run_dir not in drawn]:
         told = f"{len(there)} of {len(runs)} runs have something to draw"
@@ -37,7 +39,7 @@ def make_products(
             f"not finished: {shorten(unfinished)}; all are compared at what these have reached; "
             "at a named time they are left out"
         )
-    csv, problems = folder / "results.csv", [*failed]
+    csv = folder / "results.csv"
     each = (
         rows.rows_of(run, found.id, budget, planned.label, planned.value, done, found.points)
         for planned, run, done in there
@@ -56,7 +58,7 @@ def make_products(
             else:
                 yield done.stdout.rstrip() if str(out) in done.stdout else f"{done.stdout}{out}"
     if problems:
-        raise Unusable(f"failed: {', '.join(problems)}", 1)
+        raise Unusable(f"failed: {', '.join(problems)}", FAILED)
 
 
 def calls(product: Product, runs: list[Planned], csv: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -56,7 +56,16 @@ class Lines(JournalFileBackend):
     """
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append entries."""
+        """Append entries. Raises OSError, naming the file."""
+        try:
+            self._drop_part()
+            super().append_logs(logs)
+        except OSError as error:
+            error.filename = error.filename or self._file_path
+            raise
+
+    def _drop_part(self) -> None:
+        """Drop what is no whole line from the end."""
         self._lock.acquire()
         try:
             with open(self._file_path, "r+b") as file:
@@ -67,7 +76,6 @@ class Lines(JournalFileBackend):
                     file.truncate(file.read().rfind(b"\n") + 1)
         finally:
             self._lock.release()
-        super().append_logs(logs)
 
 
 class Journal:
