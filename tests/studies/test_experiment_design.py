@@ -219,6 +219,7 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ("seeds = 2", "cores = 0", "must be positive"),
         ("seeds = 2", "seconds = 0", "must be positive"),
         ("seeds = 2", "seconds = inf", "must be positive"),
+        ("seeds = 2", f"seconds = {10**400}", "must be at most"),
         ("seeds = 2", "tasks = [1]", "tasks = [1]: expected a list of str"),
         ("seeds = 2", "tasks = 'cyclic'", "tasks = 'cyclic': expected list"),
         ('config = "cyclic-mdp"', "config = 3", "tasks.cyclic: config = 3: expected str"),

@@ -44,6 +44,7 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
     ("part", "text", "said"),
     [
         ("search", "es.sigmma = [0.1, 0.2]", "unknown key 'es.sigmma'; did you mean 'es.sigma'?"),
+        ("search", "es = [{}]", "'es' is a table of settings, which has no value of its own"),
         ("search", "es.sigma = {low = 0.5, high = 0.1}", "low = 0.5 must be below high = 0.1"),
         ("search", "es.sigma = {low = 0.5, high = inf}", "low, high and step must be finite"),
         ("search", f"es.population_size = {{low = 10, high = {10**400}}}", "below 2**63"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from esac_mpi.config import Config, as_words
-from esac_mpi.config.bounds import Bound, PositiveFloat, PositiveInt, at_most
+from esac_mpi.config.bounds import COUNT, Bound, PositiveFloat, PositiveInt, at_most
 
 Settings = dict[str, Any]  # {dotted name: value}
 TEXTS = Bound(lambda found: all(type(one) is str for one in found), "expected a list of str")
@@ -36,7 +36,7 @@ class Budget:
 
     seeds: Annotated[PositiveInt, at_most(SEEDS)] = 1
     # training time of a run [s], its budget.minutes; 0 = as its settings say
-    seconds: PositiveFloat = 0.0
+    seconds: Annotated[PositiveFloat, COUNT] = 0.0
     cores: PositiveInt = 1  # ranks of a job of an algorithm with a population; others have one
     # each run once on each of these numbers of ranks
     ranks: Annotated[list[int], COUNTS] = field(default_factory=list)

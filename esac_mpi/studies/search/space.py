@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import NAMES, as_text, as_words, from_table, hint, renew_name
+from esac_mpi.config.files import check_name
 from esac_mpi.studies.experiments.design import read_as
 
 LARGEST = 2**63  # numbers of a range are below
@@ -95,6 +96,7 @@ def parse_field(name: str, entry: Any, source: str) -> Range | Choices:
         raise Unusable(f"{source}: {name}: {OWN[name]}")
     if name.partition(".")[0] in COMMON:
         raise Unusable(f"{source}: {name}: the same for all trials, under [settings]")
+    check_name(name, source, None)
     if isinstance(entry, list):
         return parse_choices(name, entry, source)
     numbers = name in NAMES and {hint(name), *get_args(hint(name))} & {int, float}
