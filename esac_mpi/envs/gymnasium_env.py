@@ -21,7 +21,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Space, Tuple, flatten
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, flatten
 from gymnasium.wrappers import TimeLimit
 
 from esac_mpi.envs import (
@@ -207,11 +207,25 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 def _flatten(id: str, space: Space[Any], observation: Any) -> Any:
     """Flatten an observation. Raises TaskError for one that is not of its space."""
     try:
+        _check_choices(space, observation)
         return flatten(space, observation)
     except Exception as error:
         raise TaskError(
             f"{id}: an observation is not of its space, {space}: {describe_error(error)[0]}"
         ) from error
+
+
+def _check_choices(space: Space[Any], observation: Any) -> None:
+    """Raise ValueError for a choice that there is not: `flatten` may take it for another one."""
+    if isinstance(space, Dict | Tuple):
+        parts: Any = space if isinstance(space, Dict) else dict(enumerate(space))
+        for name, part in parts.items():
+            _check_choices(part, observation[name])
+    elif isinstance(space, Discrete | MultiDiscrete):
+        place = np.asarray(observation) - space.start
+        count = space.n if isinstance(space, Discrete) else space.nvec
+        if not ((place >= 0) & (place < count)).all():
+            raise ValueError(f"{observation} is no choice of {space}")
 
 
 def _suggest(id: str) -> str:

@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import own_envs
 import pytest
-from gymnasium.spaces import Box, Dict, MultiDiscrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Tuple
 
 from esac_mpi.config import Config, amend, load
 from esac_mpi.envs import TaskError, make, probe, refuse_discrete, translate_errors
@@ -150,6 +150,22 @@ def test_a_task_that_breaks_in_its_first_steps_is_refused(
     monkeypatch.setattr(own.Push, name, replaced)
     with pytest.raises(TaskError, match=message):
         probe.probe(make("own_task:Push-v0"))
+
+
+@pytest.mark.parametrize(
+    ("space", "seen"),
+    [
+        (Discrete(3), -1),
+        (Discrete(3, start=1), np.array([0])),
+        (MultiDiscrete([2, 3]), [2, 0]),
+        (Dict(a=Tuple([Discrete(2), MultiDiscrete([3])])), {"a": (1, [-1])}),
+    ],
+)
+def test_a_choice_that_there_is_not_is_no_other_one(own, monkeypatch, space, seen):
+    monkeypatch.setattr(own.Push, "observation_space", space)
+    monkeypatch.setattr(own.Push, "reset", lambda env, **_: (seen, {}))
+    with pytest.raises(TaskError, match=r"not of its space, .* is no choice of "):
+        make("own_task:Push-v0").reset(0)
 
 
 def test_observations_unlike_their_space_are_refused_now_and_later(own, monkeypatch):
