@@ -131,7 +131,7 @@ class Stepped:
     _steps = 0
     _warnings: np.ndarray  # int32 [any], live
     # the task's own where a float32 one lies beyond them, as that of 0.1 does
-    _own_bounds: tuple[np.ndarray, np.ndarray] | None
+    own_bounds: tuple[np.ndarray, np.ndarray] | None
 
     def bound(self, low: np.ndarray, high: np.ndarray) -> None:
         """Take a task's bounds of an action. Raises TaskError for none, or some beyond float32."""
@@ -143,11 +143,11 @@ class Stepped:
             )
         self.action_size = self.low.size
         beyond = (self.low < np.ravel(low)).any() or (self.high > np.ravel(high)).any()
-        self._own_bounds = (low, high) if beyond else None
+        self.own_bounds = (low, high) if beyond else None
 
     def clip(self, action: np.ndarray) -> np.ndarray:
         """Clip an action to the task's own bounds, if any, unless it is beyond those in float32."""
-        own = self._own_bounds
+        own = self.own_bounds
         if own is None or (action.ravel() < self.low).any() or (action.ravel() > self.high).any():
             return action
         return np.clip(action, *own)

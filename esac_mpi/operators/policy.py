@@ -147,6 +147,14 @@ class Layout:
         return theta
 
 
+def round_inward(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Round bounds of an action to float32 [action] that lie within them, if any do."""
+    least, most = (np.asarray(np.ravel(end), np.float32) for end in (low, high))
+    up = np.nextafter(least, np.float32(np.inf), where=least < np.ravel(low), out=least.copy())
+    down = np.nextafter(most, np.float32(-np.inf), where=most > np.ravel(high), out=most.copy())
+    return np.where(up <= down, up, least), np.where(up <= down, down, most)
+
+
 # of outputs that stand for choices, lest the bound of others cut them off: which is largest stays
 LOGIT_SCALE = 2.0**-16
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too

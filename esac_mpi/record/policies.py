@@ -16,7 +16,7 @@ from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import POLICY, is_run, is_there
 from esac_mpi.operators import policy
-from esac_mpi.operators.policy import Layout, Normaliser
+from esac_mpi.operators.policy import Layout, Normaliser, round_inward
 from esac_mpi.record.files import image, read, replace
 
 NEEDED = {
@@ -85,6 +85,7 @@ class Policy(policy.Policy):
         ranges = {"low": _vector(low, sizes[-1], "low"), "high": _vector(high, sizes[-1], "high")}
         if not (ranges["low"] < ranges["high"]).all():
             raise ValueError("low must be below high")
+        ranges = dict(zip(ranges, round_inward(low, high), strict=True))
         if not is_plain(kwargs := dict(task_kwargs or {})):
             raise ValueError(f"task_kwargs must be {PLAIN}")
         about: dict[str, Any] = {

@@ -19,7 +19,7 @@ from esac_mpi.config import Config
 from esac_mpi.host import log
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.run_directory import CHECKPOINT, LOCK, METRICS, PREVIOUS, holds, is_there
-from esac_mpi.operators.policy import Policy
+from esac_mpi.operators.policy import Policy, round_inward
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best
 from esac_mpi.record import Run, Unsaved
@@ -106,14 +106,16 @@ def save_policy(job: Job, best: Best) -> None:
     """Write policy.h5. Rank 0 only."""
     assert job.run is not None
     policy, task = job.policy, job.config.task
+    own = getattr(job.env, "own_bounds", None) or (policy.low, policy.high)
+    low, high = round_inward(*own)  # who plays it elsewhere may have no clip
     about = {
         "sizes": np.array(policy.layout.sizes),
         "activation": policy.activation,
         "output": policy.output,
         "layer_norm": int(policy.layout.layer_norm),
         "linear": float(policy.layout.linear),
-        "low": policy.low,
-        "high": policy.high,
+        "low": low,
+        "high": high,
         "discrete": int(envs.is_discrete(job.env)),
         "task": task.id,
         "task_kwargs": json.dumps(task.kwargs),

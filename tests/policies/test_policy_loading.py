@@ -74,18 +74,36 @@ def test_the_normaliser_comes_along(tmp_path):
     np.testing.assert_array_equal(normalised(np.array([5.0, -3.0])), plain(np.array([2.0, -5.0])))
 
 
+def saved(folder, made, env, theta, seen):
+    """Return a policy as a run saves it, and as it is read."""
+    run = Run.begin(folder, Config(), {})
+    job = SimpleNamespace(run=run, policy=made, config=Config(), env=env)
+    active_run.save_policy(job, Best(1.0, 2, "theta_es", theta, seen))
+    run.close()
+    return Policy.load(folder)
+
+
 def test_a_normaliser_of_many_observations_comes_back(tmp_path):
     size = 20_000  # two float32 vectors of them are more than an HDF5 attribute holds
     layout, seen = Layout((size, 1)), np.array([[0.5], [2.0]], np.float32).repeat(size, 1)
     theta = np.zeros(layout.d, np.float32)
     plain = policy.Policy(layout, "relu", "tanh", np.array([-1.0]), np.array([1.0]))
-    run = Run.begin(tmp_path, Config(), {})
-    task = SimpleNamespace(discrete=False)
-    made = SimpleNamespace(run=run, policy=plain, config=Config(), env=task)
-    active_run.save_policy(made, Best(1.0, 2, "theta_es", theta, seen))
-    run.close()
-    loaded = Policy.load(tmp_path)
+    loaded = saved(tmp_path, plain, SimpleNamespace(discrete=False), theta, seen)
     np.testing.assert_array_equal([loaded.normaliser.mean, loaded.normaliser.std], seen)
+
+
+def test_no_action_of_a_saved_policy_leaves_the_tasks_own_bounds(tmp_path):
+    """Which those in float32 do, as of 0.1; training clips."""
+    env, ends = envs.make("own_task:Bounded-float64-v0"), np.repeat([1.0, -1.0], 300)
+    space, layers = env._env.action_space, [np.zeros((600, 1)), ends]
+    theta = np.concatenate(layers, axis=None).astype(np.float32)
+    plain = policy.Policy(Layout((1, 600)), "relu", "clip", env.low, env.high)
+    run = saved(tmp_path / "run", plain, env, theta, np.zeros((2, 0)))
+    bounds = space.low.ravel(), space.high.ravel()
+    made = Policy.create(tmp_path / "made.h5", layers, *bounds, "Nowhere-v0", output="clip")
+    for action in (run(np.zeros(1)), made(np.zeros(1))):
+        assert space.contains(action.reshape(space.shape))
+        np.testing.assert_allclose(action, np.where(ends > 0, env.high, env.low), atol=1e-6)
 
 
 @pytest.mark.parametrize(
