@@ -99,7 +99,7 @@ def show_run(run: RunFiles) -> Table:
         for p, value in evaluation.items()
         if p != "generation" and value is not None
     ]
-    means = per_generation(run, np.nanmean)
+    means, saved = per_generation(run, np.nanmean), age(run.path / "checkpoint.h5")
     sigma = measures.column(run, "metrics/sigma")
     hosts = run.provenance.get("hosts", run.status.get("host", "?"))
     lines: dict[str, str | ProgressBar] = {
@@ -118,7 +118,7 @@ def show_run(run: RunFiles) -> Table:
         "idle": f"{found['idle']} of the ranks' time",
         "time": f"{found['wall']} so far{'' if left is None else f', {left} left'}",
         "last row": f"{found['row']} ago" if run.generation else "-",
-        "last checkpoint": f"{age(run.path / 'checkpoint.h5')} ago",
+        "last checkpoint": f"{saved} ago" if saved != "-" else saved,
     }
     grid = Table.grid(padding=(0, 2))
     for label, value in lines.items():

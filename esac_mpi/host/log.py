@@ -24,6 +24,7 @@ progress = logging.getLogger("esac_mpi.progress")  # for stdout alone
 # a pause between plain lines grows to this share of the time so far, and to this at most [s]
 SHARE = 0.02
 LONGEST = 300.0
+HUGE = 1e9  # figures of a return from here on would fill lines
 
 
 @contextmanager
@@ -160,7 +161,7 @@ def compact(number: float) -> str:
 
 def figures(number: float, large: str = ".1f") -> str:
     """Format a return: in three figures below 10, where tenths may be all that it is; 9359.9."""
-    return format(number, large if abs(number) >= 10 else ".3g")
+    return format(number, large if 10 <= abs(number) < HUGE else ".3g")
 
 
 def duration(seconds: float) -> str:
@@ -178,7 +179,7 @@ def duration(seconds: float) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if 100 <= abs(value) < HUGE else f"{value:.3g}"
 
 
 EVALUATION = "evaluation_"  # what keys of evaluations begin with

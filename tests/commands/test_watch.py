@@ -15,7 +15,8 @@ from conftest import environment
 from growing_runs import make, one_more
 
 from esac_mpi.analysis.followed import Followed
-from esac_mpi.record import lock, reading
+from esac_mpi.config import Config
+from esac_mpi.record import Run, lock, reading
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,12 @@ def test_watch_shows_one_run(tmp_path, call):
     assert shown["status"].startswith("requeue; go on with: mpirun -n 2 python -m esac_mpi ")
     assert re.fullmatch(r"\d+s ago", shown["last row"])
     assert re.fullmatch(r"\d+s ago", shown["last checkpoint"])
+
+
+def test_a_run_that_has_saved_nothing_has_no_age(tmp_path, call):
+    Run.begin(tmp_path / "young", Config(), {}).close()
+    said = call("watch", tmp_path / "young", "--once").out
+    assert re.findall(r"last (?:row|checkpoint) +(\S.*?) *$", said, re.M) == ["-", "-"]
 
 
 def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
