@@ -1,6 +1,7 @@
 """The compact record of an experiment, and the tables and verdicts made of it, by hand."""
 
 import dataclasses
+import re
 from itertools import chain, product
 from pathlib import Path
 
@@ -97,7 +98,10 @@ def test_what_is_written_is_read(tmp_path):
     [
         (lambda text: text.replace("wall_seconds,", "").replace(",8,", ","), 65, "wall_seconds"),
         (lambda text: text.splitlines()[0], 2, "no rows in it yet"),
-        (lambda text: "", 65, "it has no column experiment"),
+        (lambda text: "", 65, "does not have experiment, budget, "),
+        # by a spreadsheet where a comma is a decimal one; of two columns the last one counted
+        (lambda text: text.replace(",", ";").replace(".", ","), 65, "with commas between"),
+        (lambda text: re.sub("$", ",seed", text, count=1, flags=re.M), 65, "have seed once each"),
         (lambda text: text.replace(",50,", ",fifty,"), 65, "line 2: env_steps is 'fifty', not int"),
         (lambda text: text.replace(",8,", ",nan,"), 65, "line 2: wall_seconds is 'nan', not float"),
         (lambda text: text.replace(",50,", f",{10**400},"), 65, "line 2: env_steps is '1000"),

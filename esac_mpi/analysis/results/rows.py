@@ -264,16 +264,18 @@ def read_file(path: Path) -> list[Row]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)  # of quotes
-            names = {*(reader.fieldnames or ()), *LATER}
+            head = list(reader.fieldnames or ())
             lines = [(line, f"{path}, line {reader.line_num}") for line in reader]
     except OSError as error:
         raise Unusable(f"{path}: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unusable(f"{path}: no CSV file of results: {error}", DAMAGED) from error
-    if missing := [name for name in FIELDS if name not in names]:
-        raise Unusable(
-            f"{path}: no CSV file of results: it has no column {', '.join(missing)}", DAMAGED
-        )
+    names = [name for name in FIELDS if name not in LATER]
+    if odd := [name for name in names if name not in head] or [
+        name for name in FIELDS if head.count(name) > 1
+    ]:
+        why = f"its first line does not have {shorten(odd)} once each, with commas between"
+        raise Unusable(f"{path}: no CSV file of results: {why}", DAMAGED)
     if not lines:
         raise Unusable(f"{path}: no rows in it yet")
     return [parse_row(*line) for line in lines]
