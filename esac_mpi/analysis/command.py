@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from esac_mpi.analysis.measures import STATES
 from esac_mpi.analysis.messages import DAMAGED, Unusable, note, shorten
-from esac_mpi.analysis.outcomes import MEASURES, OF_POLICY
+from esac_mpi.analysis.outcomes import OF_POLICY
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, Bound, at_least, at_most
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import WRONG_USAGE, NotSaved, RunError
@@ -116,7 +116,6 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "type": count, "default": 10, "metavar": "G",
         "help": "of scaling: generations that are averaged; the paper's 10",
     },
-    "--measure": {"choices": MEASURES, "default": "final"},
     "--at-steps": {
         "type": whole_number, "default": 0, "metavar": "N",
         "help": "true steps of population and learner at which runs are compared; 0: at their ends",

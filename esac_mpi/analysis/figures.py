@@ -182,9 +182,18 @@ def escape(name: str) -> str:
     return re.sub("^_", " _", name.replace("$", r"\$"))
 
 
+def name_panel(axes: Axes, text: str) -> None:
+    """Write a name above a panel, broken where the panel ends."""
+    grid, figure = axes.get_gridspec(), axes.get_figure(root=True)
+    assert grid is not None
+    assert figure is not None
+    width = figure.get_figwidth() / grid.ncols
+    axes.set_title(escape(textwrap.fill(text, int(10 * width / scale()))))
+
+
 def add_title(figure: Figure, text: str) -> None:
     """Write a line above all panels, broken where the figure ends."""
-    unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    unbroken = escape(text).replace(" %", "\N{NO-BREAK SPACE}%")
     wrapped = textwrap.fill(unbroken, int(figure.get_size_inches()[0] * 17 / scale()))
     figure.suptitle(wrapped, fontsize="small")
 

@@ -1,6 +1,7 @@
 """Panels of curves: groups' interquartile means and 95 % intervals, up to their shortest run."""
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -65,39 +66,44 @@ def draw(
 
     counts: write values as 2 k, 3 M.
     """
-    drawn: dict[tuple[str, str], dict[str, list[Curve]]] = {}
-    for name, quantity in quantities.items():
-        found = {
-            task: {label: [quantity(run, x) for run in runs] for label, runs in labels.items()}
-            for task, labels in groups.items()
-        }
-        every = [c for labels in found.values() for curves in labels.values() for c in curves]
-        if any(len(curve.x) for curve in every):
-            drawn |= {(name, task): labels for task, labels in found.items()}
-    if not drawn:
-        raise Unusable(f"nothing to draw yet: no run given has any {' or '.join(quantities)}")
-    lines = [line for labels in drawn.values() for line in labels.items()]
+    found = {
+        (name, task): {label: [quantity(run, x) for run in runs] for label, runs in labels.items()}
+        for name, quantity in quantities.items()
+        for task, labels in groups.items()
+    }
+    lines = [line for labels in found.values() for line in labels.items()]
     every = [curve for _, curves in lines for curve in curves]
     seen = {curve.origin for curve in every if len(curve.x)}
+    if not seen:
+        raise Unusable(f"nothing to draw yet: no run given has any {' or '.join(quantities)}")
     missing = dict.fromkeys(curve.origin for curve in every if curve.origin not in seen)
     if missing:
         note(f"nothing of this to draw (yet) of {shorten(origin.name for origin in missing)}")
     look = looks({label: curves[0].origin.algorithm for label, curves in lines})
-    rows = len(drawn) // len(groups)
-    if rows > 1 and len(groups) > 1:
-        figure, axes = figures.panels(rows, len(groups))
-    else:
-        figure, axes = figures.wrapped_panels(len(drawn))
-    for panel, ((name, task), labels) in zip(np.ravel(axes), drawn.items(), strict=True):
+    drawn: dict[tuple[str, str], dict[str, list[Curve]]] = {}
+    for place, labels in found.items():
         for label, curves in labels.items():
             if there := [curve for curve in curves if len(curve.x)]:
-                draw_group(panel, label, there, look[label], seeds)
-        panel.set(title=figures.escape(task), ylabel=name)
+                drawn.setdefault(place, {})[label] = there
+    names = [name for name in quantities if any((name, task) in drawn for task in groups)]
+    tasks = [task for task in groups if any((name, task) in drawn for name in names)]
+    if names[1:] and tasks[1:]:
+        figure, axes = figures.panels(len(names), len(tasks))
+    else:
+        figure, axes = figures.wrapped_panels(len(drawn))
+    for panel, (name, task) in zip(np.ravel(axes), product(names, tasks), strict=True):
+        if (name, task) not in drawn:
+            panel.set_axis_off()
+            continue
+        for label, there in drawn[name, task].items():
+            draw_group(panel, label, there, look[label], seeds)
+        figures.name_panel(panel, task)
+        panel.set_ylabel(name)
         figures.name_axis(panel, x)
         if counts:
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
-    many = any(len(curves) > 1 for _, curves in lines)
+    many = any(len(there) > 1 for labels in drawn.values() for there in labels.values())
     over = "; interquartile mean and 95 % interval over seeds" if many else ""
     figures.add_title(figure, f"{title}{over}")
     return figure

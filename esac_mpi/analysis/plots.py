@@ -118,8 +118,10 @@ def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
         axes.plot(where, returns.mean(axis=1), style, **how)
         ends = returns.min(axis=1), returns.max(axis=1)
         figures.band(axes, where, *ends, color=colour, alpha=0.18)
-    title = f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}"
-    axes.set(title=title, ylabel="episodic return")
+    if not axes.lines:
+        raise Unusable(f"nothing to draw yet: {run.path} has no finite return")
+    figures.name_panel(axes, f"{config.task.id}: {config.algorithm.upper()}, seed {config.seed}")
+    axes.set_ylabel("episodic return")
     figures.name_axis(axes, x)
     figures.name_lines(figure)
     said = f"Policies: mean of {config.evaluation.episodes} noise-free episodes"

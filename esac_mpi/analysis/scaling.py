@@ -5,7 +5,15 @@ from typing import Any
 
 from esac_mpi.analysis import published
 from esac_mpi.analysis.colours import STYLES, algorithm_of, looks, ramp
-from esac_mpi.analysis.figures import Axes, Figure, add_title, legend_below, matplotlib, panels
+from esac_mpi.analysis.figures import (
+    Axes,
+    Figure,
+    add_title,
+    escape,
+    legend_below,
+    matplotlib,
+    panels,
+)
 from esac_mpi.analysis.tables import Row
 
 MARKERS = "os^vDP"
@@ -14,7 +22,7 @@ MARKERS = "os^vDP"
 def draw(axes: Axes, x: str, y: str, rows: list[Row], look: dict[str, Any], label: str) -> None:
     """Draw a line through one column of rows against another; hollow: computed."""
     where, values = ([row[name] for row in rows] for name in (x, y))
-    axes.plot(where, values, **look, lw=1.5, ms=4.5, label=label)
+    axes.plot(where, values, **look, lw=1.5, ms=4.5, label=escape(label))
     hollow = [(row[x], row[y]) for row in rows if row[""] == "computed"]
     if hollow:
         axes.plot(*zip(*hollow, strict=True), **{**look, "ls": "none"}, mfc="white", ms=4.5)

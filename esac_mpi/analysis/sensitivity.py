@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
-from esac_mpi.analysis.figures import Axes, Figure, add_title, escape, legend_below, wrapped_panels
+from esac_mpi.analysis.figures import (
+    Axes,
+    Figure,
+    add_title,
+    escape,
+    legend_below,
+    name_panel,
+    wrapped_panels,
+)
 from esac_mpi.analysis.groups import format_value, grouped, refuse_twins, settings
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, shorten
@@ -116,7 +124,8 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
     for panel, (task, row) in zip(axes, found.items(), strict=True):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
-        panel.set(title=escape(task), ylabel=textwrap.fill(measure, HIGH))
+        name_panel(panel, task)
+        panel.set_ylabel(textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
     legend_below(drawing)
     add_title(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
@@ -152,7 +161,7 @@ def set_axis(axes: Axes, field: str, values: list[Any]) -> None:
     """Scale and name the horizontal axis: logarithmic where values span more than 20-fold."""
     axes.set_xlabel(field)
     if not are_numbers(values):
-        axes.set_xticks(range(len(values)), [format_value(value) for value in values])
+        axes.set_xticks(range(len(values)), [escape(format_value(value)) for value in values])
         return
     positive = [value for value in values if value > 0]
     if positive and max(positive) > 20 * min(positive) and min(values) >= 0:

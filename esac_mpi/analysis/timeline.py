@@ -19,7 +19,7 @@ import numpy as np
 from esac_mpi.analysis.clock import recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import position
-from esac_mpi.analysis.figures import Axes, Figure, figure_size, name_axis, plt
+from esac_mpi.analysis.figures import Axes, Figure, escape, figure_size, name_axis, plt
 from esac_mpi.analysis.measures import PARTS, column, generation_seconds, read_busy, seconds
 from esac_mpi.analysis.times import activities, population_of
 from esac_mpi.record import RunFiles
@@ -194,6 +194,6 @@ def draw(run: RunFiles) -> Figure:
     lag = getattr(config.own, "learner_lag", 0)
     later = f", learner_lag {lag}" if lag else ""
     about = f"{config.task.id}: {config.algorithm.upper()}{later}, seed {config.seed}"
-    figure.suptitle(f"{about}, {told}", fontsize=11)
+    figure.suptitle(escape(f"{about}, {told}"), fontsize=11)
     figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -27,7 +27,7 @@ timeline      what every rank of a run did when
 scaling       seconds per generation and per episode without the evaluation, and parallel
               efficiency, against ranks and population size (Figures 2 centre and 5 of the ESAC
               paper). Dotted: ideal; hollow: computed for --ranks from the runs on the fewest
-sensitivity   --measure (of `esac-mpi table`) against the values of --field (Figures 2 right and 6
+sensitivity   --measure of `esac-mpi table` against the values of --field (Figures 2 right and 6
               left): mean and 95 % interval. A field without a table (sigma) is of each algorithm
 ends          of a CSV: each variant's last returns, their mean and its 95 % interval; beside it a
               CSV has return, training, updates and sensitivity, of --measure final or mean
@@ -147,6 +147,8 @@ def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
     from esac_mpi.analysis.sensitivity import divide_by_best, draw_lines
 
     title, y = MEASURES[options.measure].capitalize(), "episodic return"
+    if options.policy != options.line.get_default("policy"):
+        title += f", {options.policy}"
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
     if options.normalise:
@@ -157,8 +159,9 @@ def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
 def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
     add = line.add_argument
-    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
+    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--at-steps")
     add("--what", choices=tuple(READ), metavar="KIND", default="return")
+    add("--measure", choices=[name for name in MEASURES if name != "fates"], default="final")
     add("--field", help="of sensitivity: the parameter, as on the command line")
     text = "horizontal axis; default: env_steps, training_episodes for training"
     add("--x", choices=AXES, help=text)

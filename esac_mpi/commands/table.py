@@ -32,7 +32,7 @@ from itertools import chain
 
 from esac_mpi.analysis import command, times
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.outcomes import At
+from esac_mpi.analysis.outcomes import MEASURES, At
 from esac_mpi.analysis.published import read_results, select_results
 from esac_mpi.analysis.run_tables import caption, table_of
 from esac_mpi.analysis.tables import FORMATS, Row, make_long, make_wide, render
@@ -104,7 +104,8 @@ def main(options: argparse.Namespace) -> Iterator[object]:
 
 def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
-    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--measure", "--at-steps")
+    command.add_options(line, "runs", "--policy", "--ranks", "--last", "--at-steps")
+    line.add_argument("--measure", choices=MEASURES, default="final")
     line.add_argument("--what", choices=tuple(READ), default="results")
     text = "compare runs at this wall time [s]; with --ranks the computed one"
     line.add_argument("--at-seconds", type=command.amount, metavar="T", default=0.0, help=text)

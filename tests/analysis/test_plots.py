@@ -1,5 +1,6 @@
 """esac-mpi plot, and tables of scaling: what is drawn of runs."""
 
+import re
 from itertools import pairwise
 
 import matplotlib.image
@@ -7,9 +8,19 @@ import numpy as np
 import pytest
 from clocked_runs import erl_run_of
 from figure_runs import lines, make, opened, trained
+from matplotlib.text import Text
 from run_files import leave
 
-from esac_mpi.analysis import figures, grids, groups, plots, sensitivity, timeline, times
+from esac_mpi.analysis import (
+    figures,
+    grids,
+    groups,
+    plots,
+    scaling,
+    sensitivity,
+    timeline,
+    times,
+)
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import Config
@@ -363,6 +374,43 @@ def test_an_evaluation_with_an_unstable_episode_hides_no_name(tmp_path):
     axes = plots.figure([trained(tmp_path / "a", "sac", rows)], "return").axes[0]
     assert axes.lines[0].get_ydata().tolist() == [2]
     assert np.isfinite(axes.texts[0].get_position()[1])
+
+
+def test_no_panel_is_empty(tmp_path, call):
+    """Of a task that nothing is known of, or in a figure of nothing at all."""
+    runs = [make(tmp_path / "a", algorithm="esac"), make(tmp_path / "b", task="B-v0")]
+    drawing = plots.figure(opened(*runs), "losses")
+    assert {panel.get_title() for panel in drawing.axes} == {"A-v0"}
+    rows = {"C-v0": {"ppo_entropy": 1.0}, "D-v0": {"ppo_critic_loss": 1.0}}
+    for task, row in rows.items():
+        runs.append(trained(tmp_path / task, "ppo", [row] * 2, **{"task.id": task}).path)
+    drawn = [panel for panel in plots.figure(opened(*runs), "losses").axes if panel.axison]
+    assert len(drawn) == 6
+    assert all(panel.lines for panel in drawn)
+    nothing = make(tmp_path / "none", (None, None))
+    assert "nothing to draw yet" in call("plot", nothing, code=2).err
+
+
+def test_names_are_drawn_as_they_are_and_within_the_figure(tmp_path):
+    task, text = "m:Pay$2$_for_$a$_very_long_way_of_a_robot_with_many_words-v12", r"$\q$"
+    kwargs = [{"task.kwargs": {"scene": text * n}} for n in (1, 2)]
+    paths = [make(tmp_path / str(n), task=task, seed=n, **more) for n, more in enumerate(kwargs)]
+    runs = opened(*paths)
+    swept = sensitivity.measure_sweep(runs, "task.kwargs.scene")
+    drawings = [
+        plots.figure(runs[:1], "return"), plots.figure(runs, "return"), timeline.draw(runs[0]),
+        sensitivity.draw_lines(swept, "scene", "return", ""),
+        scaling.draw_scaling(times.scaling(runs, 1), task, {}),
+    ]  # fmt: skip
+    for drawing in drawings:
+        drawing.canvas.draw()
+        every = drawing.findobj(Text)
+        seen = [text for text in every if re.search(r"Pay|\\q", text.get_text())]
+        assert seen
+        for text in seen:
+            assert text.get_text().count("$") == text.get_text().count(r"\$")
+            box = text.get_window_extent()
+            assert 0 <= box.x0 < box.x1 <= drawing.bbox.x1
 
 
 def test_a_young_run_is_left_out_of_a_figure(tmp_path, call):

@@ -1,5 +1,7 @@
 """The pictures made of the compact record of an experiment, by numbers worked out by hand."""
 
+from itertools import chain
+
 import pytest
 from figure_runs import lines as drawn_lines
 from result_rows import EMPTY, drawn, history, stored, study
@@ -54,6 +56,17 @@ def test_the_last_return_of_each_variant_the_best_first(policy, lines):
     assert [line.get_color() for line in points] == [COLOURS[name.lower()] for name in lines]
 
 
+def test_long_names_leave_room_for_the_returns():
+    long = chain(*(history(f"{n} {'variant ' * 15}", 0, [(9, 1, n, None)]) for n in (1.0, 2.0)))
+    drawing = pictures.draw_last_returns(traces.sections(long))
+    drawing.canvas.draw()
+    (axes,) = drawing.axes
+    assert axes.get_window_extent().width > 100
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert all(box.x0 >= 0 for box in boxes)
+    assert boxes[0].y0 >= boxes[1].y1
+
+
 def test_a_name_that_begins_with_a_line_is_shown():
     drawing = drawn(history("_x", 0, [(50, 8, None, 4.0)]), "return")
     assert [text.get_text().strip() for text in drawing.axes[0].texts] == ["_x, seed 0"]
@@ -90,6 +103,14 @@ def test_sensitivity_at_the_end_against_the_value():
     assert found == [pytest.approx([2 / 4, 3 / 4, 1]), pytest.approx([11 / 31, 21 / 31, 1])]
 
 
+def test_sensitivity_names_the_runs_that_have_no_value(capsys):
+    (axes,) = swept([*sweep(), *history("ES", 3, [(10, 1, 5.0, None)])]).axes
+    assert len(axes.containers) == 1
+    assert (
+        "left out, nothing to measure, or not that far: A-v0, ES, seed 3" in capsys.readouterr().err
+    )
+
+
 def test_sensitivity_to_words():
     (axes,) = swept(sweep(values=("soft", "hard"))).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "soft"]
@@ -116,6 +137,7 @@ def test_pictures_are_written(tmp_path, call, what):
         ("ends --policy theta_es", study()[:2], "no run has a return of theta_es"),
         ("return --policy feet", study(), "rows of results have better, theta_es, learner"),
         ("sensitivity --field zeta --measure best", sweep(), "rows of results have final, mean"),
+        ("sensitivity --field zeta --measure fates", sweep(), "invalid choice: 'fates'"),
         ("sensitivity --field zeta --at-steps 10000", sweep(), "zeta has no measured run"),
         ("losses", study(), "draws run directories"),
     ],

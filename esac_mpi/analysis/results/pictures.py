@@ -1,10 +1,12 @@
 """Pictures of rows of results: curves, sweeps, last returns, scores. Needs matplotlib."""
 
+import textwrap
+
 import numpy as np
 
 from esac_mpi.analysis.colours import algorithm_of, looks
 from esac_mpi.analysis.curves import Axis, Curve, last_before
-from esac_mpi.analysis.figures import Figure, add_title, escape, wrapped_panels
+from esac_mpi.analysis.figures import Figure, add_title, escape, name_panel, wrapped_panels
 from esac_mpi.analysis.grids import Quantity
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
 from esac_mpi.analysis.messages import Unusable
@@ -19,6 +21,7 @@ from esac_mpi.analysis.sensitivity import Panels, Point, sort_lines
 FIELDS = {"training": "training_return", "updates": "gradient_updates"}
 MEASURES = {"final": "better", "mean": "fitness_mean"}
 NONE = np.zeros(0)
+LETTERS = 40  # of a variant's name in a line beside a panel
 LEAST = -0.25  # score below which a seed is drawn at the edge
 UNNAMED = "0.4"  # colour of a variant whose own name stands beside it, and names no algorithm
 
@@ -54,10 +57,9 @@ def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 
     points = []
     for trace in traces:
         row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
-        if row.value:
-            there = trace.rows[-1].env_steps >= at_steps
-            found = last_before(curve, at_steps or np.inf) if there else np.nan
-            points.append(Point(trace.title, row.variant, as_number(row.value), found, trace.name))
+        there = row.value and trace.rows[-1].env_steps >= at_steps
+        found = last_before(curve, at_steps or np.inf) if there else np.nan
+        points.append(Point(trace.title, row.variant, as_number(row.value), found, trace.name))
     return sort_lines(points, field)
 
 
@@ -105,7 +107,9 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
     labels = dict.fromkeys(label for row in found.values() for label in row)
     order = sorted(labels, key=lambda label: -first[label][0].value if label in first else np.inf)
     look = looks({label: algorithm_of(label) for label in labels})
-    drawing, axes = wrapped_panels(len(found), 4.5, 0.6 + 0.25 * len(order))
+    names = [escape(textwrap.fill(label, LETTERS)) for label in order]
+    high = 1 + max(name.count("\n") for name in names)
+    drawing, axes = wrapped_panels(len(found), 4.5, 0.6 + 0.25 * high * len(order))
     for panel, (name, row) in zip(axes, found.items(), strict=True):
         for place, label in enumerate(order):
             if label not in row:
@@ -118,10 +122,11 @@ def draw_standings(found: Standings, x: str, title: str, least: float = -np.inf)
             panel.errorbar(middle, place, xerr=bars, fmt="o", ms=5, capsize=3, color=colour)
             where = np.maximum(seeds, least)
             panel.plot(where, np.full(len(seeds), place), ".", ms=6, alpha=0.5, color=colour)
-        panel.set_yticks(range(len(order)), map(escape, order))
+        panel.set_yticks(range(len(order)), names)
         panel.tick_params(labelleft=panel.get_subplotspec().is_first_col())
         panel.set_ylim(len(order) - 0.5, -0.5)
-        panel.set(title=escape(name), xlabel=x)
+        name_panel(panel, name)
+        panel.set_xlabel(x)
         if np.isfinite(least):
             panel.set_xlim(least - 0.05, 1.05)
     add_title(drawing, title)
