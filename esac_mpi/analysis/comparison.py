@@ -97,7 +97,7 @@ def compare_bits(a: RunFiles, b: RunFiles) -> tuple[list[str], bool]:
         first = found[0][0]
         equal = f"equal before generation {generations[first]}"
         whole = f"{len(names) - len(found)} of {len(names)} datasets are equal throughout"
-        lines = [f"{equal if first else 'apart from the first generation'}; {whole}"]
+        lines = [f"{equal if first else 'different from the first generation on'}; {whole}"]
     lines += [f"generation {generations[row]}  {name}  {what}" for row, name, what in found]
     for letter, mine in (("A", own), ("B", others)):
         if lone := [name for name in mine if name not in names]:

@@ -36,6 +36,7 @@ __all__ = ["Axes", "EngFormatter", "Figure", "matplotlib", "plt"]
 LETTERS, LINE = 13, 0.2  # of a legend: how many fit into an inch, and the height of a line [inches]
 FONT = 10.0  # in which these are measured [points]
 FEW = 6  # most lines of a panel that are named at their ends
+WHOLE = {"integer": True, "min_n_ticks": 1}  # of ticks that count
 ROOM = 0.4  # most of a panel's width that such names may have
 SIZE: ContextVar[Sequence[float] | None] = ContextVar("size", default=None)  # asked for [inches]
 
@@ -120,8 +121,10 @@ def name_axis(axes: Axes, x: Axis) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / length:g}")
         axes.xaxis.set_major_locator(InUnits(length))
         name = f"{name} [{unit}]"
-    elif x.endswith("steps") or axes.get_xlim()[1] >= 10_000:  # digits would run into each other
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    else:
+        axes.xaxis.get_major_locator().set_params(**WHOLE)
+        if x.endswith("steps") or axes.get_xlim()[1] >= 10_000:  # digits would run into each other
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlabel(name)
 
 

@@ -101,6 +101,7 @@ def draw(
         panel.set_ylabel(name)
         figures.name_axis(panel, x)
         if counts:
+            panel.yaxis.get_major_locator().set_params(**figures.WHOLE)
             panel.yaxis.set_major_formatter(figures.EngFormatter(sep=""))
     figures.name_lines(figure)
     many = any(len(there) > 1 for labels in drawn.values() for there in labels.values())

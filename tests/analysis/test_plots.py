@@ -271,6 +271,17 @@ def test_long_numbers_of_an_axis_are_short(x, end, last):
     assert last in named(panels[0, 0].get_xticklabels())
 
 
+def test_counts_have_no_fractions(tmp_path):
+    runs = [trained(tmp_path / "a", "sac", [{"gradient_updates": n} for n in (0, 0)])]
+    for x in ("generation", "env_steps"):
+        drawing = plots.figure(runs, "updates", x)
+        drawing.canvas.draw()
+        (axes,) = drawing.axes
+        shown = named([*axes.get_xticklabels(), *axes.get_yticklabels()])
+        assert {"0", "1" if x == "generation" else "100"} <= {*shown}
+        assert not [text for text in shown if not text.lstrip("\N{MINUS SIGN}").isdigit()]
+
+
 def test_few_lines_are_named_at_their_ends_and_many_in_a_legend(tmp_path):
     runs = opened(*(make(tmp_path / f"{s}", (0, s), **{"es.sigma": s / 100}) for s in range(1, 8)))
     many, few = panel(runs), panel(runs[:6])

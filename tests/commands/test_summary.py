@@ -215,7 +215,7 @@ def test_compare_runs_of_other_settings(tmp_path, compared):
     make(tmp_path / "b", "es", seed=1, generations=7).close()
     said = compared(1)
     assert "  algorithm: esac -> es\n  seed: 0 -> 1\n" in said
-    assert "apart from the first generation" in said
+    assert "different from the first generation on; " in said
     assert "only in A: metrics/evaluation_sac\n" in said
     Run.begin(tmp_path / "young", Config(), {}).close()
     assert "no generation is published in both" in compared(2, other="young")
