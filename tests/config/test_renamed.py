@@ -139,31 +139,22 @@ def test_an_experiment_of_former_names_means_the_same(tmp_path):
     text = """
 title = "a toy"
 claim = "none"
-[settings]
-algorithm = "esac"
-esac.reading = "mended"
-esac.replayed = "sample"
-[tasks.cyclic]
-config = "cyclic-mdp"
-[variants.ESAC]
-esac.adoption = "tested"
-[sweep]
-field = "{field}"
-values = [1, 2]
+settings.algorithm = "esac"
+settings.esac = {{reading = "mended", replayed = "sample"}}
+tasks.cyclic.config = "cyclic-mdp"
+variants.ESAC.esac.adoption = "tested"
+sweep = {{field = "{field}", values = [1, 2]}}
+budgets.smoke.for_variant.ESAC.esac.adoption_wins = 2
 [[products]]
 tool = "plot"
 arguments = ["{{runs}}", "--what", "sensitivity", "--field", "{field}"]
 out = "a.png"
-[budgets.smoke]
-for_variant.ESAC.esac.adoption_wins = 2
 """
-    then = tmp_path / "then.toml"
-    then.write_text(text.format(field="esac.replayed_members"))
-    now = tmp_path / "now.toml"
+    then = write(tmp_path / "then.toml", text.format(field="esac.replayed_members"))
     text = text.replace("reading", "preset").replace("mended", "corrected")
     text = text.replace("replayed", "resimulated").replace("adoption", "transfer")
-    now.write_text(text.format(field="esac.resimulated_members"))
-    one, other = (design.experiment(str(path)) for path in (then, now))
+    now = write(tmp_path / "now.toml", text.format(field="esac.resimulated_members"))
+    one, other = (design.experiment(path) for path in (then, now))
     assert one.products == other.products
     then, now = (design.runs(each, "smoke", tmp_path) for each in (one, other))
     assert [each.config for each in then] == [each.config for each in now]
