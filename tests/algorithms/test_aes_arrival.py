@@ -56,10 +56,8 @@ def test_what_was_told_before_a_kill_is_told_again_in_that_order(killed):
     after = science(path)
     count = len(before["metrics/generation"])
     assert count >= 3
-    for name, column in before.items():
-        np.testing.assert_array_equal(column, after[name][:count], err_msg=name)
-    turns = after["metrics/critic_turns"]
-    assert turns.sum() == after["metrics/learner_phases"][-1] > 0
+    np.testing.assert_equal({name: after[name][:count] for name in before}, before)
+    assert after["metrics/critic_turns"].sum() == after["metrics/learner_phases"][-1] > 0
     assert set(after["metrics/worker"].ravel().tolist()) == {0, 1, 2}
 
 
@@ -134,8 +132,7 @@ def test_the_order_of_a_record_by_hand():
 @pytest.mark.parametrize("seed", range(20))
 def test_the_slow_find_their_transitions_and_none_starve(seed):
     """Tasks that read the newest 40 of a ring: all of them can be begun anew at any time."""
-    # They are told in any order that is allowed.
-    choose, horizon = random.Random(seed), 10
+    choose, horizon = random.Random(seed), 10  # in any order that is allowed
     config = amend(Config(), {**AES, "aes_rl.workers": 3, "aes_rl.replay_capacity": 40})
     state = SimpleNamespace(transitions=0, replay=np.zeros(40 + 3 * 3 * horizon))
     held = {worker: None for worker in range(4)}  # the last is the critic's
@@ -223,8 +220,7 @@ def test_where_room_is_narrow_results_wait_alike_on_any_ranks(
     tmp_path, monkeypatch, passed_over, together
 ):
     """Room for three episodes of each worker beside the 60 transitions that are read."""
-    # An individual learns for 1,800 steps. So it is over restarts, too.
-    narrow(monkeypatch, 0, 3)
+    narrow(monkeypatch, 0, 3)  # an individual learns for 1,800 steps
     make_run(tmp_path / "straight", 10)
     for generations in (3, 4, 7, 10):
         make_run(tmp_path / "parts", generations)
@@ -247,8 +243,7 @@ WORST = {
 
 @pytest.mark.parametrize("seed", range(30))
 def test_with_room_for_the_most_that_can_come_in_nothing_waits(seed, monkeypatch):
-    """Whole episodes of individuals beside the shortest of the mean."""
-    # While a few learn for as long as they can: 40 steps.
+    """Whole episodes of individuals, of whom a few learn for 40 steps, the most there can be."""
     narrow(monkeypatch, 0, 10**6)
     config = amend(Config(), {**AES, **{f"aes_rl.{name}": n for name, n in WORST.items()}})
     room = aes_state.reserve(config, HORIZON)
@@ -296,8 +291,7 @@ def test_what_is_no_longer_there_is_refused():
 
 @pytest.mark.slow
 def test_where_nothing_waits_the_room_changes_no_row(tmp_path, monkeypatch, passed_over):
-    """Also of a run that goes on with an older version's checkpoint."""
-    # That version kept more; the surplus is let go of.
+    """Also of a run that goes on with an older version's checkpoint, of which a part is let go."""
     rows = []
     for name, rooms in (("wide", [1e9, 1e9]), ("former", [1e9, 1]), ("now", [1, 1])):
         for around, generations in zip(rooms, (8, 12), strict=True):
@@ -306,9 +300,7 @@ def test_where_nothing_waits_the_room_changes_no_row(tmp_path, monkeypatch, pass
         rows.append(science(tmp_path / name))
     assert not passed_over
     assert rows[0]["metrics/nominal_steps"][7] > 60 + 3 * (60 + 5 * 30)  # what there was room for
-    for name, column in rows[0].items():
-        for other in rows[1:]:
-            np.testing.assert_array_equal(column, other[name], err_msg=name)
+    np.testing.assert_equal(rows, rows[:1] * 3)
     assert_same_run(tmp_path / "former", tmp_path / "now")
 
 
@@ -416,8 +408,7 @@ def test_rank_based_oldest_by_hand():
 
 
 def test_an_arrival_is_compared_with_the_mean_by_fitness():
-    """Of the mean's episodes the finite ones count, 90 in 60 steps: 60 with a shift of 0.5."""
-    # The arrival has 80 in 10: 75.
+    """By a shift of 0.5 the mean's finite ones, 90 in 60 steps, are 60, and the arrival's 75."""
     state = distribution()
     one = result(80.0, 10, means=[80.0, np.nan, 100.0], lengths=[50, 1, 70])
     rows = arrive(AESRL(**PAST, reward_shift=0.5), state, one)

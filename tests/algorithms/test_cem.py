@@ -133,12 +133,10 @@ def test_who_stays_has_its_return_and_no_step(name, trained, world):
 
 def test_cem_is_cem_rl_without_trained_individuals(world):
     plain = made(world, "cem", "--cem.fitness_episodes", 2)
-    more = words("--cem_rl.fitness_episodes 2 --cem_rl.trained_fraction 0")
-    other = made(world, "cem_rl", *more)
+    other = made(world, "cem_rl", *words("--cem_rl.fitness_episodes 2 --cem_rl.trained_fraction 0"))
     for _ in range(3):
         rows = plain.generation(), other.generation()
-        for name in rows[0]:
-            np.testing.assert_array_equal(rows[0][name], rows[1][name], err_msg=name)
+        np.testing.assert_equal({name: rows[1][name] for name in rows[0]}, rows[0])
     assert other.learner.replay.added == plain.env.steps == other.env.steps
     assert rows[1]["trained"] == 0
     for name in ("mean", "variance", "damp", "counters"):

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from small_runs import Ending, arguments, made, raising
+from small_runs import Ending, made, raising
 from test_populations import BIRTHS
 from words import words
 
@@ -12,7 +12,6 @@ from esac_mpi.algorithms import erl_births
 from esac_mpi.algorithms.erl_state import NOBODY
 from esac_mpi.config import ERL
 from esac_mpi.operators.selection import Kind, Selection, births_n_point
-from esac_mpi.record import Run
 
 PUBLIC = words("--erl.preset reference-code --erl.sync_interval 1")
 
@@ -20,7 +19,6 @@ PUBLIC = words("--erl.preset reference-code --erl.sync_interval 1")
 @pytest.mark.parametrize("breaking", [0, 3])
 def test_steps_are_counted_and_transitions_numbered(breaking, world):
     """Where an episode breaks, its last step is counted and not learned from."""
-    # Updates are due from start_steps on.
     env = Ending()
     env.breaking = breaking
     line = "--erl.fitness_episodes 2 --erl.updates_per_step 0.5 --erl.start_steps 100"
@@ -109,14 +107,12 @@ def test_the_slot_for_the_learners_actor_by_hand(injection, slot, worst_kept):
     selected = Selection(*map(np.array, ([1], [2, 5], [3], [0, 4])))
     births = births_n_point(selected, 6, 1.0, np.random.default_rng(0))
     fitness = np.array([0.0, 9.0, 5.0, -np.inf, -3.0, worst_kept])
-    chosen = erl_births.injection_slot(ERL(injection=injection), selected, births, fitness)
-    assert chosen == slot
+    assert erl_births.injection_slot(ERL(injection=injection), selected, births, fitness) == slot
 
 
 @pytest.mark.parametrize("name", ["erl", "pderl"])
 def test_in_the_public_codes_ways_it_takes_the_worst_slot(name, world):
-    """In PDERL's the next one where that has the best elite's copy."""
-    # With these settings there is one such copy.
+    """In PDERL's the next one where that has the best elite's copy, of which there is one."""
     small, met = made(world, name, *PUBLIC), set()
     for _ in range(24):
         row = small.generation()
@@ -138,15 +134,3 @@ def test_children_imitate_what_there_is_below_a_batch(world):
     assert small.state.counters.member_updates == 2 * children.sum()
     parents = row["first_parent"][children], row["second_parent"][children]
     assert (row["length"][parents[0]] + row["length"][parents[1]] < 40).all()
-
-
-def test_members_whose_return_is_not_finite_are_named(tmp_path, alone):
-    task = words("--task.id own_envs:Breaking-v0 --budget.generations 4 --erl.updates_per_step 0")
-    alone(*arguments("perl", *task, "--run-dir", tmp_path / "run"))
-    fitness = enumerate(Run.open(tmp_path / "run").columns["metrics/fitness"], 1)
-    expected = {k: np.flatnonzero(np.isnan(row)).tolist() for k, row in fitness}
-    log = (tmp_path / "run/log.txt").read_text()
-    named = re.findall(r"generation (\d+): the return of member\(s\) \[(.*)\] is not finite", log)
-    found = {int(k): [int(i) for i in members.split(",")] for k, members in named}
-    assert found
-    assert found == {k: members for k, members in expected.items() if members}

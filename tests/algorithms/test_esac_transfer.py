@@ -133,8 +133,7 @@ def test_theta_sac_is_adopted_once_it_has_won_so_often_in_a_row(world, wins, tra
         row = advance(world, params, state, env, learner=learner)
         if row["adopted"]:
             found.append(k)
-            tried = going(0.5 + 0.1 * (k - 2))
-            np.testing.assert_array_equal(state.theta_es, tried)
+            np.testing.assert_array_equal(state.theta_es, going(0.5 + 0.1 * (k - 2)))
         # tried in k + 2: the trial of 4 is lost
         learner.theta = going(-1.0 if k == 2 else 0.5 + 0.1 * k)
     assert found == transferred

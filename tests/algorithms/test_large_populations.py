@@ -57,8 +57,7 @@ def test_only_large_populations_add_exactly():
         (2000, False, False, False),
     ):
         counts = {"observation_normalisation": normalises, "scaled_noise": scales}
-        table = Evolution(population_size=n, **counts)
-        assert population.sums_exactly(table) == exactly
+        assert population.sums_exactly(Evolution(population_size=n, **counts)) == exactly
 
 
 @pytest.mark.parametrize(

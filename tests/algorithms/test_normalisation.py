@@ -95,8 +95,7 @@ def seen_of(observations) -> list:
 
 @pytest.mark.parametrize("made", OFF_POLICY, ids=IDS)
 def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
-    """To the bit: the same actions, gradients and losses."""
-    # Only the replays differ, by the plain formula.
+    """To the bit: actions, gradients and losses; the replays differ by the plain formula."""
     plain, standardised = made(), made()
     for k in (0, 1):
         ours = run_phase(plain, Line(), k, 1, 50, sums=of_line())

@@ -53,8 +53,7 @@ def settings(name: str) -> Config:
     changes = {f"{table}.{key}": value for table in tables for key, value in TABLES[table].items()}
     names = "erl.crossover", "erl.mutation"
     form = dict(zip(names, FORMS[name], strict=True)) if name in FORMS else {}
-    own = {"algorithm": name, **PLAIN, **form, **changes}
-    config = amend(Config(), own)
+    config = amend(Config(), {"algorithm": name, **PLAIN, **form, **changes})
     check(config)
     return config
 

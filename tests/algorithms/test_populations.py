@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from small_runs import Ending, arguments, assert_same, made, raising, shared_bytes
+from small_runs import Ending, arguments, made, raising, shared_bytes
 from whole_runs import assert_same_run, killed_at
 from words import words
 
@@ -50,8 +50,7 @@ GIVEN_UP = {  # options, generations before, and in which parts one is given up
 
 @pytest.mark.parametrize("case", GIVEN_UP)
 def test_a_generation_given_up_anywhere_is_made_again(case, world, monkeypatch):
-    """Given up in each part in turn, saved, and gone on with in another process; the ring wraps."""
-    # The replay loses what memories still have.
+    """Given up in each part in turn, saved, and gone on with elsewhere; memories outlast a ring."""
     more, before, parts = GIVEN_UP[case]
     name = case.split()[0]
     straight, lost = made(world, name, *more), []
@@ -67,13 +66,13 @@ def test_a_generation_given_up_anywhere_is_made_again(case, world, monkeypatch):
             patch.setattr(where, function, raising(getattr(where, function), call, GivenUp))
             with pytest.raises(Abandoned):
                 small.generation()
-        assert_same(small.saved(), saved)
+        np.testing.assert_equal(small.saved(), saved)
         world.end_background()  # as in a new process
         small = made(world, name, *more)
         small.load(saved)
         assert small.generation().get("trained", True), function
         lost.append(len(saved.get("state.memories.lost", ())))
-    assert_same(small.saved(), expected)
+    np.testing.assert_equal(small.saved(), expected)
     for array in ("replay", "memories"):
         found, there = (getattr(made.state, array, 0) for made in (small, straight))
         np.testing.assert_array_equal(found, there)
@@ -91,7 +90,7 @@ def test_without_a_finite_return_the_run_ends_as_it_was(name, before, world):
     saved, env.breaking = small.saved(), 1
     with pytest.raises(NoFiniteReturn, match=f"generation {before + 1}: the return of no"):
         small.generation()
-    assert_same(small.saved(), saved)
+    np.testing.assert_equal(small.saved(), saved)
 
 
 # of one process each, in the generations after the checkpoint that it goes on from,

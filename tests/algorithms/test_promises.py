@@ -211,5 +211,4 @@ def assert_born(columns, name):
 
 
 def test_no_registered_algorithm_is_without_a_case():
-    elsewhere = {"aes_rl", "ppo"}
-    assert {case.split(",")[0] for case in LINES} | elsewhere == {*ALGORITHMS}
+    assert {case.split(",")[0] for case in LINES} | {"aes_rl", "ppo"} == {*ALGORITHMS}

@@ -278,11 +278,7 @@ class Tall(HopperEnv):
 
 @pytest.mark.parametrize(
     ("robot", "found"),
-    [
-        (Calm, (0.0, "Calm may change what a step pays")),
-        (Paid, (0.5, "")),
-        (Tall, (1.0, "")),
-    ],
+    [(Calm, (0.0, "Calm may change what a step pays")), (Paid, (0.5, "")), (Tall, (1.0, ""))],
 )
 def test_a_robot_with_another_reward_names_its_own_bonus(robot, found, monkeypatch):
     spec = EnvSpec("Own-v0", robot, max_episode_steps=9)

@@ -35,8 +35,7 @@ class Loud(Track):
     ],
 )
 def test_the_weights_of_an_observation_have_its_factor(layout, expected):
-    found = layout.input_scale(np.array([3, 5], np.float32))
-    assert found.tolist() == expected
+    assert layout.input_scale(np.array([3, 5], np.float32)).tolist() == expected
 
 
 def test_members_and_steps_are_scaled_by_what_was_seen_before(world):

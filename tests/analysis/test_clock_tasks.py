@@ -34,8 +34,7 @@ def ended(ranks, lists, *sections, arrival=False, seen=None):
         if told and seen is not None:
             seen.append((told.worker, told.start + told.progress))
 
-    free = Cluster(ranks, latency=0.0, bandwidth=np.inf, barrier=0.0)
-    clock = Queue(free, give, CRITIC, arrival)
+    clock = Queue(Cluster(ranks, latency=0.0, bandwidth=np.inf, barrier=0.0), give, CRITIC, arrival)
     return [round(clock.go(section), 2) for section in sections], clock
 
 

@@ -54,8 +54,7 @@ def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
 
     def recorded(name, seed, **settings):
         (run,) = opened([make(tmp_path / name, (1, 2), seed=seed, **settings)])
-        path = stored(tmp_path / f"{name}.csv", rows_of(run, "x", "small", "ES", "", True))
-        return Path(path)
+        return Path(stored(tmp_path / f"{name}.csv", rows_of(run, "x", "small", "ES", "", True)))
 
     same = [recorded("a", 0), recorded("b", 1, **{"evaluation.episodes": 2})]
     assert len(read_rows(same)) == 4

@@ -57,8 +57,7 @@ def test_seeds_with_other_choices_of_the_machine_are_no_group(tmp_path, capsys):
 def test_measured_costs_are_of_one_group_where_near(tmp_path, capsys):
     def virtual(seed, cost, settled="esac.update_cost"):
         values = {"esac.phase_timing": "virtual", "esac.workers": 1, "esac.update_cost": cost}
-        path = make(tmp_path / f"{seed}", n=28, algorithm="esac", seed=seed, **values)
-        (run,) = opened(path)
+        (run,) = opened(make(tmp_path / f"{seed}", n=28, algorithm="esac", seed=seed, **values))
         run.columns.attributes["settled"] = settled
         return run
 
@@ -145,8 +144,7 @@ def test_a_bar_in_a_name_is_no_cell_in_markdown():
 def test_table_in_markdown(tmp_path, call):
     runs = [*three(tmp_path), *three(tmp_path, "HalfCheetah-v5")]
     runs += three(tmp_path, algorithm="esac", values=(7000,))
-    told = call("table", *runs, "--published").out
-    about, source, _, head, _, first, second = told.splitlines()
+    about, source, _, head, _, first, second = call("table", *runs, "--published").out.splitlines()
     assert "return of the last evaluation, the better of theta_es and sac." in about
     assert "Suri et al. 2020" in source
     assert "Table 1" in source

@@ -70,8 +70,7 @@ def test_rank_0_takes_members_while_a_device_works(world, waits, left):
 
 
 def test_a_device_is_looked_after_less_and_less_often(world, monkeypatch):
-    """As an interleaved phase needs it, whose updates last a quarter of a millisecond."""
-    # Where a core is needed nobody sleeps.
+    """As interleaved phases need it; where a core is needed nobody sleeps."""
     slept, background = [], Beside(300, True)
 
     def sleep(seconds):
@@ -161,29 +160,26 @@ def test_nodes_that_computed_different_parameters_are_named():
         headers.compare(np.array([5.0, 5.0, 6.0]), hosts)
 
 
-def dealt(expected, capacity):
-    return [share.tolist() for share in deal(np.array(expected, float), np.array(capacity))]
-
-
-def test_one_node_takes_the_longest_first_and_equals_in_order():
-    assert dealt([1, 3, 2, 3], [4]) == [[1, 3, 2, 0]]
-    assert dealt([1, 1, 1], [1]) == [[0, 1, 2]]
-
-
-def test_nodes_get_what_they_would_be_done_with_first():
-    # loads: 7 to node 0; 5 and then 3 to node 1 (5 < 7, 8 > 7); 2 to node 0; 1 to node 1
-    assert dealt([3, 7, 1, 5, 2], [1, 1]) == [[1, 4], [3, 0, 2]]
+@pytest.mark.parametrize(
+    ("expected", "capacity", "shares"),
+    [
+        ([1, 3, 2, 3], [4], [[1, 3, 2, 0]]),  # one node: the longest first and equals in order
+        ([1, 1, 1], [1], [[0, 1, 2]]),
+        # loads: 7 to node 0; 5 and then 3 to node 1 (5 < 7, 8 > 7); 2 to node 0; 1 to node 1
+        ([3, 7, 1, 5, 2], [1, 1], [[1, 4], [3, 0, 2]]),
+        ([1, 1], [0, 1], [[], [0, 1]]),  # its only rank learns
+        ([1, 1], [0], [[0, 1]]),
+    ],
+)
+def test_nodes_get_what_they_would_be_done_with_first(expected, capacity, shares):
+    found = deal(np.array(expected, float), np.array(capacity))
+    assert [share.tolist() for share in found] == shares
 
 
 def test_a_node_with_more_ranks_gets_more():
-    shares = dealt([1] * 40, [3, 1])
+    shares = [share.tolist() for share in deal(np.ones(40), np.array([3, 1]))]
     assert [len(share) for share in shares] == [30, 10]
     assert sorted(shares[0] + shares[1]) == list(range(40))
-
-
-def test_a_node_whose_only_rank_learns_gets_nothing():
-    assert dealt([1, 1], [0, 1]) == [[], [0, 1]]
-    assert dealt([1, 1], [0]) == [[0, 1]]
 
 
 def test_a_trial_is_expected_to_last_an_episode():

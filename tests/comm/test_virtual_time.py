@@ -96,8 +96,7 @@ def test_a_worker_has_one_task():
 @pytest.mark.parametrize("seeds", [range(first, first + 100) for first in range(0, 1000, 100)])
 def test_results_in_any_order_are_told_as_by_an_event_queue(seeds):
     for seed in seeds:
-        choose = random.Random(seed)
-        expected, results = of_random_tasks(choose)
+        expected, results = of_random_tasks(random.Random(seed))
         assert results == expected, seed
 
 
@@ -140,8 +139,7 @@ def of_random_tasks(choose):
 
 
 def test_a_result_that_may_not_be_told_is_passed_over():
-    """Worker 0 ends at 10 and waits for worker 2; worker 1 ends at 20 and does not."""
-    # Worker 2 ends at 30, and with it 0 does: it has lasted until then.
+    """Worker 0 ends at 10, waits for worker 2 and ends with it at 30; 1 ends at 20 and does not."""
     read = {2}
     agenda = given(Agenda(may_be_told=lambda task: task.worker != 0 or not read), 0, 0, 0)
     for worker, lasts in enumerate((10, 20, 30)):

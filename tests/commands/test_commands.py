@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 from commands import tool
@@ -60,13 +61,6 @@ def test_a_folder_of_the_packages_name_does_not_hide_it(tmp_path):
     assert finish(line, folder=tmp_path, PYTHONPATH="").stdout == f"esac_mpi {__version__}\n"
 
 
-def test_a_setting_that_cannot_be_read_is_one_sentence(alone):
-    for words in ([], ["run"]):
-        told = alone(*words, "--seed", "x", code=2)
-        assert told.stderr.count("\n") == 1
-        assert "seed = 'x'" in told.stderr
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("ranks", "words"), [(2, "esac_mpi"), (0, "esac_mpi.commands run")])
 def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, words):
@@ -88,10 +82,8 @@ def test_a_current_directory_that_was_deleted_is_one_sentence(tmp_path, ranks, w
     ],
 )
 def test_a_library_that_is_not_installed_is_one_sentence(monkeypatch, capsys, library, said):
-    def needs(options):
-        raise ModuleNotFoundError(library, name=library)
-
-    monkeypatch.setattr(sys.modules["esac_mpi.commands.examples"], "main", needs)
+    missing = Mock(side_effect=ModuleNotFoundError(library, name=library))
+    monkeypatch.setattr(examples, "main", missing)
     assert main(["examples"]) == 2
     told = capsys.readouterr().err
     assert said in told

@@ -6,6 +6,7 @@ import shutil
 import sys
 from importlib import import_module
 from itertools import takewhile
+from unittest.mock import Mock
 
 import pytest
 from commands import actions, command
@@ -121,9 +122,7 @@ def test_a_run_that_is_damaged_within_hides_no_other(tmp_path, monkeypatch, call
 
 
 def test_a_run_that_is_replaced_while_it_is_read_is_a_sentence(monkeypatch, capsys):
-    def gone(options):
-        raise Unreadable("a/metrics.h5: the run has gone back")
-
+    gone = Mock(side_effect=Unreadable("a/metrics.h5: the run has gone back"))
     monkeypatch.setattr(command("summary"), "main", gone)
     assert main(["summary", "a"]) == 65
     assert capsys.readouterr().err == "a/metrics.h5: the run has gone back\n"

@@ -78,10 +78,8 @@ def test_a_file_of_former_names_means_the_same(tmp_path):
 @pytest.mark.parametrize("before", [*RENAMED])
 def test_a_file_with_both_names_is_refused(tmp_path, before):
     path = write(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"{before} is the former name of {RENAMED[before]};"):
         load([path])
-    said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
-    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize(
@@ -96,9 +94,8 @@ def test_a_file_with_both_names_is_refused(tmp_path, before):
     ],
 )
 def test_a_command_line_of_former_names_is_told_the_present_ones(words, was, now):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=f"^command line: {was}: is called {now} now$"):
         load(words.split())
-    assert str(caught.value) == f"command line: {was}: is called {now} now"
 
 
 def test_a_setting_that_is_gone_says_what_there_is():
@@ -107,10 +104,9 @@ def test_a_setting_that_is_gone_says_what_there_is():
 
 
 def test_settings_of_python_are_told_the_present_names():
-    with pytest.raises(ConfigError) as caught:
+    said = "esac.reading = 'mended': is called esac.preset = 'corrected' now$"
+    with pytest.raises(ConfigError, match=said):
         resolve_given(None, {"esac.reading": "mended"})
-    said = "esac.reading = 'mended': is called esac.preset = 'corrected' now"
-    assert str(caught.value).endswith(said)
 
 
 def test_a_search_of_former_names_means_the_same(tmp_path, call):
@@ -165,10 +161,9 @@ out = "a.png"
 def test_a_command_of_analysis_is_told_the_present_name():
     run = SimpleNamespace(config=load(["--algorithm", "esac"])[0], start=None, provenance={})
     for field in ("esac.replayed_members", "replayed_members"):
-        with pytest.raises(Unusable) as caught:
+        said = f"^--field {field}: is called --field esac.resimulated_members now$"
+        with pytest.raises(Unusable, match=said):
             setting_of(run, field)
-        said = f"--field {field}: is called --field esac.resimulated_members now"
-        assert str(caught.value) == said
 
 
 def test_rows_count_settings_by_their_first_names(monkeypatch):

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import gymnasium
 import numpy as np
@@ -235,12 +236,9 @@ def test_the_state_of_the_simulator_is_found_by_whatever_name(monkeypatch):
     ("error", "expected"), [(PhysicsError, UnstablePhysics), (RuntimeError, RuntimeError)]
 )
 def test_dm_controls_error_in_a_task_of_gymnasium_is_unstable(monkeypatch, when, error, expected):
-    def fails(*_, **__):
-        raise error("diverged")
-
     env = make("Pendulum-v1")
     env.reset(1)
-    monkeypatch.setattr(env._env.unwrapped, when, fails)
+    monkeypatch.setattr(env._env.unwrapped, when, Mock(side_effect=error("diverged")))
     with pytest.raises(expected, match="diverged"):
         env.reset(1) if when == "reset" else env.step(env.high)
 

@@ -78,11 +78,10 @@ def assert_same_step(episode: SimpleNamespace, action: np.ndarray) -> bool:
 
 
 def actions(kind: str, env: Any, seed: int, steps: int) -> np.ndarray:
-    random = np.random.default_rng(seed)
-    draws = random.uniform(env.low, env.high, (steps, env.action_size))
+    draws = kinds_of_tasks.actions(env, seed, steps)
     if kind == "saturated":
         draws = np.where(draws < 0, env.low, env.high)
-    return (draws * {"small": 0.05}.get(kind, 1.0)).astype(np.float32)
+    return np.float32({"small": 0.05}.get(kind, 1.0)) * draws
 
 
 FALLING = ["InvertedPendulum-v5", "Hopper-v5", "Walker2d-v5", "Humanoid-v5", "Ant-v5"]

@@ -71,14 +71,18 @@ def test_only_rank_0_speaks_but_for_warnings(capsys):
     ]  # fmt: skip
 
 
-def test_log_file_is_appended_to(tmp_path, capsys):
+def test_log_file_has_messages_of_every_start_and_no_progress(tmp_path, capsys):
     for message in ("first", "zweite läufe"):
         log.setup(0)
         log.append_to(tmp_path / "log.txt")
         log.say(message)
+    Display(0.0).update(row(1))
+    log.warn("odd")
+    shown = ["first", "zweite läufe", "gen 1  0 %  0 steps", "WARNING [rank 0 node7] odd"]
+    assert capsys.readouterr().out.splitlines() == shown
     lines = (tmp_path / "log.txt").read_text("utf-8").splitlines()
     times, messages = zip(*(line.split(" ", 1) for line in lines), strict=True)
-    assert messages == ("first", "zweite läufe")
+    assert messages == (*shown[:2], shown[3])
     assert all(len(t) == len("2024-05-01T12:00:00Z") and t.endswith("Z") for t in times)
     log.append_to(tmp_path / "missing" / "log.txt")
     assert "No such file" in capsys.readouterr().out
@@ -182,17 +186,6 @@ def test_lines_thin_out_as_a_run_goes_on(capsys):
     for before, pause in pauses.items():
         assert pause == min(max(5, math.ceil(0.02 * before)), 300)
     assert 200 < len(times) < 500
-
-
-def test_log_file_has_messages_and_no_progress(tmp_path, capsys):
-    log.setup(0)
-    log.append_to(tmp_path / "log.txt")
-    log.say("begins")
-    Display(0.0).update(row(1))
-    log.warn("odd")
-    assert capsys.readouterr().out == "begins\ngen 1  0 %  0 steps\nWARNING [rank 0 node7] odd\n"
-    written = [line.split(" ", 1)[1] for line in (tmp_path / "log.txt").read_text().splitlines()]
-    assert written == ["begins", "WARNING [rank 0 node7] odd"]
 
 
 def test_seldom_values_stay_and_speed_follows(capsys):

@@ -27,8 +27,7 @@ def hidden(tmp_path_factory):
     [(("-m", "esac_mpi", "--task.id", "CyclicMDP-v0"), 2, "stderr"), (("-c", ASK), 0, "stdout")],
 )
 def test_without_its_extension_the_program_says_so_in_a_line(hidden, words, code, stream):
-    line = [sys.executable, *words]
-    done = finish(line, code, hidden, PYTHONPATH=str(hidden))
+    done = finish([sys.executable, *words], code, hidden, PYTHONPATH=str(hidden))
     (told,) = getattr(done, stream).splitlines()
     assert "is not built" in told
     assert "C compiler" in told

@@ -68,10 +68,8 @@ def test_the_better_action_is_imitated_or_the_second():
     first = np.array([[1.0], [0.0], [2.5], [np.nan]], np.float32)
     second = np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
 
-    def judge(states, actions):
-        return np.floor(actions[:, 0])
-
-    chosen = offspring.choose_better(judge, np.zeros((4, 1), np.float32), first, second)
+    states, judge = np.zeros((4, 1), np.float32), lambda states, actions: np.floor(actions[:, 0])
+    chosen = offspring.choose_better(judge, states, first, second)
     assert chosen[:, 0].tolist() == [1.0, 1.0, 2.0, 3.0]
 
 
@@ -110,14 +108,12 @@ def test_a_child_is_that_of_autograd_and_torchs_adam(layout):
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 31])
 def test_a_child_imitates_in_the_few_states_there_are(n):
-    def judge(states, actions):
-        return np.zeros(len(states), np.float32)
-
     *parents, start = [moved(LAYOUT, number) for number in (1, 2, 3)]
     kept, made = start.copy(), []
     for batch in (16, min(n, 16) or 1):
         random = np.random.default_rng(5)
-        own = operators(LAYOUT, judge, distillation_epochs=3, distillation_batch=batch)
+        form = {"distillation_epochs": 3, "distillation_batch": batch}
+        own = operators(LAYOUT, lambda states, actions: np.zeros(len(states), np.float32), **form)
         made.append(own.distilled(parents, start, some_states(n), None, random))
     assert np.array_equal(*made)  # as with a batch of all that there is
     assert (not np.array_equal(made[0], kept)) == (n > 0)
@@ -150,8 +146,7 @@ def test_a_mutation_of_two_weights_by_hand():
     noise = np.random.default_rng(5).standard_normal(2, dtype=np.float32)
     for x, s in (([1.0, 3.0], 4.0), ([0.001], 0.01), ([0.0], 1.0), ([2.0, -2.0], 1.0)):
         states = np.array(x, np.float32)[:, None]
-        random = np.random.default_rng(5)
-        mutated = made.proximal(theta, states, random)
+        mutated = made.proximal(theta, states, np.random.default_rng(5))
         assert mutated.dtype == np.float32
         assert mutated == pytest.approx([*(0.1 * noise / s), 0, 0], rel=1e-6)
     assert not theta.any()

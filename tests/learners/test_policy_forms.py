@@ -32,12 +32,8 @@ def test_gain_and_shift_follow_the_bias_of_every_hidden_layer():
     assert [tensor.kind for tensor in layout.tensors] == [*hidden, *hidden, "weight", "bias"]
     assert layout.d == Layout((3, 4, 5, 2)).d + 2 * (4 + 5) == 12 + 3 * 4 + 20 + 3 * 5 + 10 + 2
     first, last = OF_NORM.layers(NORMED)
-    assert [tensor.tolist() for tensor in first] == [
-        [[1, -1], [0.5, 2]],
-        [0.25, -1],
-        [2, 0.5],
-        [3, -1],
-    ]
+    numbers = [[[1, -1], [0.5, 2]], [0.25, -1], [2, 0.5], [3, -1]]
+    assert [tensor.tolist() for tensor in first] == numbers
     assert (last.weight.tolist(), last.bias.tolist()) == ([[0.5, -0.25]], [0.125])
     assert last.gain is last.shift is None
     np.testing.assert_array_equal(OF_NORM.rows(), [0, 2, 4, 5, 6, 7, 8, 9, 10, 12, 13])
@@ -79,8 +75,7 @@ def test_the_gain_of_the_linear_path_is_by_the_observations():
     config, names = resolve_by_task(Config(), ant)
     assert (config.policy.linear_gain, "policy.linear_gain" in names.split()) == (1.6, True)
     assert "policy.linear_gain 1.6: for 105 observations" in list(describe_task(config, names, ant))
-    asked = amend(Config(), {"policy.linear_gain": 4.0})
-    kept, names = resolve_by_task(asked, ant)
+    kept, names = resolve_by_task(amend(Config(), {"policy.linear_gain": 4.0}), ant)
     assert (kept.policy.linear_gain, "linear_gain" in names) == (4.0, False)
     for no_path in ({"policy.hidden": ()}, {"policy.linear": False}):  # as 0.2.0 had it
         assert resolve_by_task(amend(Config(), no_path), ant)[0].policy.linear_gain == 4.0

@@ -313,12 +313,8 @@ def test_the_library_for_mkl_is_known_through_a_link(tmp_path, monkeypatch):
 
 def test_the_check_tells_the_cores_speed_and_bfloat16s(monkeypatch, tmp_path):
     """Updates/s; bf16 where the CPU has units for it and it is faster."""
-    rates = {"fp32": 100.0, "bf16": 250.0}
-
-    def update_seconds(config, env):
-        return 1 / rates[config.learner.precision]
-
-    monkeypatch.setattr(check, "update_seconds", update_seconds)
+    seconds = {"fp32": 1 / 100, "bf16": 1 / 250}  # an update
+    monkeypatch.setattr(check, "update_seconds", lambda c, env: seconds[c.learner.precision])
     monkeypatch.setattr(check, "SECONDS", 0.001)
     for name in check.SLOWER:
         monkeypatch.delenv(name, raising=False)

@@ -84,8 +84,7 @@ def test_slot_weights_and_offsets_of_pairs_and_of_members(function, of_pairs):
 
 
 def test_long_displacements_are_clipped_to_noises_length():
-    squares = np.array([0.0, 3.0, 4.0, 16.0, 64.0])
-    same(evolution.clip_to_noise(squares, 4), [1, 1, 1, 0.5, 0.25])
+    same(evolution.clip_to_noise(np.array([0.0, 3.0, 4.0, 16.0, 64.0]), 4), [1, 1, 1, 0.5, 0.25])
 
 
 def test_adam_is_the_formula_of_the_paper_over_many_steps():

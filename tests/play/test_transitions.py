@@ -94,5 +94,4 @@ def test_transitions_arrive_as_they_were_sent():
     for count in (0, 1, 3):
         travelling = as_doubles(rows[:count].ravel())
         assert (travelling.dtype, len(travelling)) == (np.float64, {0: 0, 1: 4, 3: 11}[count])
-        arrived = as_floats(travelling, count * 7).reshape(-1, 7)
-        np.testing.assert_array_equal(arrived, rows[:count])
+        np.testing.assert_array_equal(as_floats(travelling, count * 7).reshape(-1, 7), rows[:count])

@@ -127,8 +127,7 @@ def test_the_example_of_virtual_time_is_the_codes(workers, column):
 def test_the_long_phase_of_virtual_time_is_the_codes():
     words = "--esac.phase_timing continuous --esac.workers 1 --esac.update_cost 5"
     config = load(f"{words} --esac.population_size 28".split())[0]
-    page = text("virtual-time.md")
-    assert f"{esac_timing.own_steps(config, 38_000, 2000):,} own steps" in page
+    assert f"{esac_timing.own_steps(config, 38_000, 2000):,} own steps" in text("virtual-time.md")
 
 
 def test_every_counter_and_every_algorithm_has_its_line():

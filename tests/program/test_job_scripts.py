@@ -164,8 +164,7 @@ def test_a_job_with_a_gpu_differs_by_its_settings_alone():
 
 def test_open_mpi_is_told_to_stop_by_usr1_twice(tmp_path):
     says = {"VERSION": "mpirun (Open MPI) 5.0.11", "SIGNALS": "xx"}
-    answer = decide(tmp_path, "slurm.sbatch", ["TERM"], **says)
-    assert answer == (75, ["got USR1", "got USR1"])
+    assert decide(tmp_path, "slurm.sbatch", ["TERM"], **says) == (75, ["got USR1", "got USR1"])
 
 
 ROUND = "round 1 of jobs/pbs.sh"

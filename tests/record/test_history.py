@@ -89,7 +89,7 @@ def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, c
         np.testing.assert_array_equal(opened.columns[name], column)
 
 
-def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short, monkeypatch):
+def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short):
     for stops in ((57,), (10, 11, 30, 31, 57), (3, 57)):
         path = tmp_path / str(len(stops))
         for stop in stops:

@@ -31,10 +31,8 @@ def test_arrays_and_attributes_are_read_as_they_were_published(tmp_path):
     about = {"text": "ü", "none": "", "long": "x" * 100_000, "n": 3, "f": 1.5}
     publish(path, ARRAYS, {**about, "a": np.arange(2)})
     arrays, attributes = read(path)
-    assert arrays.keys() == ARRAYS.keys()
-    for name, array in ARRAYS.items():
-        assert arrays[name].shape == array.shape
-        np.testing.assert_array_equal(arrays[name], array)
+    np.testing.assert_equal(arrays, ARRAYS)
+    assert all(arrays[name].shape == array.shape for name, array in ARRAYS.items())
     assert attributes.pop("a").tolist() == [0, 1]
     assert attributes == about
     assert digest(arrays) == digest(ARRAYS)

@@ -59,8 +59,7 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     assert asked == ["metrics/fitness"]
     run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
     # small ones together, once
-    small = ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]
-    assert sorted(asked[1:]) == small
+    assert sorted(asked[1:]) == ["metrics/generation", "metrics/sigma", "timing/wall_seconds"]
 
 
 def test_what_is_missing_is_named_with_file_and_schema(tmp_path):

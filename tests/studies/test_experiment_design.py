@@ -157,8 +157,7 @@ def test_a_list_longer_than_slurm_takes_by_default_can_be_split(tmp_path, monkey
     assert "split" not in first
     (line,) = re.findall(r"^split    (.*?)  # .* 1,001 elements by default$", last, re.M)
     subprocess.run(line, shell=True, check=True)
-    pieces = sorted(path.name for path in tmp_path.iterdir())
-    assert pieces == ["a list", "a list-aa", "a list-ab"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a list", "a list-aa", "a list-ab"]
     assert len(Path("a list-aa").read_text().splitlines()) == 1001
 
 

@@ -180,8 +180,7 @@ def test_how_a_run_ended(tmp_path, status, interrupted, code, how):
     one = a_run(tmp_path, configured(algorithm="es"))
     if status:
         finished(one.run_dir, one.config, status=status)
-    going = running.Going(one, Namespace(returncode=code), 0.0, interrupted=interrupted)
-    assert going.end == how
+    assert running.Going(one, Namespace(returncode=code), 0.0, interrupted=interrupted).end == how
 
 
 def test_nothing_goes_on_where_its_reader_wants_no_more(tmp_path, monkeypatch):

@@ -183,8 +183,7 @@ def test_a_study_of_another_version_is_only_shown(tmp_path, call):
 
 def test_a_trial_begun_beyond_the_last_waits_for_a_longer_study(tmp_path):
     """As two tasks do that ask for the last trial at once."""
-    study = made(tmp_path, "trials = 1")
-    journal = Journal(study, fresh=True)
+    journal = Journal(made(tmp_path, "trials = 1"), fresh=True)
     assert [journal.begin(), journal.begin()] == [0, 1]
     assert [trial.number for trial in journal.trials()] == [0]
     longer = made(tmp_path, "trials = 3")

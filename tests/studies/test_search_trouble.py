@@ -4,6 +4,7 @@ import gc
 import json
 import signal
 import weakref
+from unittest.mock import Mock
 
 import pytest
 from optuna.storages.journal import JournalFileBackend
@@ -64,12 +65,8 @@ def test_a_trial_whose_learner_is_not_finite_has_failed(tmp_path, together):
     ],
 )  # fmt: skip
 def test_a_trial_fails_by_its_own_fault_alone(tmp_path, monkeypatch, code, kind, state):
-    study = made(tmp_path, "trials = 1")
-
-    def refuse(*asked, **more):
-        raise Ended(code, "it was late", kind)
-
-    monkeypatch.setattr(trial_ranks.session, "guest", refuse)
+    study, refused = made(tmp_path, "trials = 1"), Ended(code, "it was late", kind)
+    monkeypatch.setattr(trial_ranks.session, "guest", Mock(side_effect=refused))
     assert trial_ranks.search(study.path, Alone()) == (0 if state == "failed" else code)
     assert states(study) == [(0, state)]
     assert Journal(study).trial(0).why == ("it was late" if state == "failed" else "")
@@ -98,7 +95,7 @@ def test_what_a_failed_trial_had_is_freed_before_the_next(tmp_path, monkeypatch)
 
 def test_a_task_that_raises_is_told_as_failed(tmp_path, monkeypatch):
     study, place = made(tmp_path, "trials = 2"), tmp_path / "task"
-    monkeypatch.setattr(trial_ranks.session, "guest", lambda *_, **more: 1 / 0)
+    monkeypatch.setattr(trial_ranks.session, "guest", Mock(side_effect=ZeroDivisionError))
     with pytest.raises(ZeroDivisionError):
         trial_ranks.search(study.path, Alone(), status=place)
     assert json.loads((place / "status.json").read_text())["status"] == "failed"
@@ -184,9 +181,6 @@ def test_a_full_disk_is_told_with_the_journal(tmp_path, monkeypatch, capfd):
 
 def test_a_list_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch, call):
     study = made(tmp_path, "trials = 1")
-
-    def fail(*given):
-        raise Unsaved("study.json: No space left on device")
-
-    monkeypatch.setattr("esac_mpi.studies.search.study.begin", fail)
+    full = Mock(side_effect=Unsaved("study.json: No space left on device"))
+    monkeypatch.setattr("esac_mpi.studies.search.study.begin", full)
     assert call("search jobs", study.source, code=74).err == "study.json: No space left on device\n"

@@ -61,8 +61,7 @@ def main() -> None:
     stop.listen()
     dispatch = Dispatch(COMM, stop, Watchdog("", lambda words: None), time.monotonic, work)
     told = []
-    leader = Leader(told)
-    dispatch.leader = leader if COMM.rank == 0 else None
+    dispatch.leader = Leader(told) if COMM.rank == 0 else None
     overs = []
     for section in range(SECTIONS):
         if section == 2 and COMM.rank == OVERDUE_AT:

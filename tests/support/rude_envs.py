@@ -96,7 +96,6 @@ CHANGES = {
     "environment": lambda: os.environ.update(
         OMP_NUM_THREADS="2", CUDA_VISIBLE_DEVICES="7", SLURM_JOB_ID="1", TERM="dumb"
     ),
-    "cleared": lambda: os.environ.pop("OMP_NUM_THREADS", None),
     "argv": lambda: sys.argv.extend(["--fresh"]),
     "path": lambda: sys.path.insert(0, "/nowhere"),
     "warnings": lambda: warnings.simplefilter("error"),

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 from conftest import environment
@@ -117,10 +118,7 @@ time.sleep(600)
 
 
 def failing(number=errno.ENOSPC):
-    def call(*_args, **_kwargs):
-        raise OSError(number, os.strerror(number))
-
-    return call
+    return mock.Mock(side_effect=OSError(number, os.strerror(number)))
 
 
 def statuses(path):

@@ -126,13 +126,6 @@ def begun(world, line, env=None, own_env=None) -> Made:
     return Made(params, initial, world, env, set_up.make_learner(params, env, initial, world))
 
 
-def assert_same(one, other) -> None:
-    """Compare what two runs saved; it must be equal to the bit."""
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name], err_msg=name)
-
-
 def shared_bytes(world) -> list[int]:
     """Return a list that gets the bytes of every array that the ranks of the node come to share."""
     sizes, honest = [], world._node.shared

@@ -9,6 +9,7 @@ import threading
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import own_envs
@@ -173,11 +174,8 @@ def test_a_callback_sees_every_row_and_ends_the_run_saved(tmp_path):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
 def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
-    def fails(row):
-        raise error("of the callback")
-
     with pytest.raises(error, match="of the callback"):
-        tiny(tmp_path / "run", fails)
+        tiny(tmp_path / "run", Mock(side_effect=error("of the callback")))
     assert Run.open(tmp_path / "run").state == "failed"
     free = "from esac_mpi.record import lock; sys.exit(not lock.is_free(Path(sys.argv[1])))"
     code = f"import sys; from pathlib import Path; {free}"
@@ -185,14 +183,13 @@ def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
     assert tiny(tmp_path / "run").generation == 3
 
 
-def diverges(job):
-    raise ThetaNotFinite("theta_es is no longer finite")
+DIVERGES = Mock(side_effect=ThetaNotFinite("theta_es is no longer finite"))
 
 
 @pytest.mark.parametrize(
     ("place", "name", "fails", "kind", "said"),
     [
-        (loop, "go_on", diverges, RunError, "no longer finite"),
+        (loop, "go_on", DIVERGES, RunError, "no longer finite"),
         (active_run, "save", lambda *given: False, NotSaved, "could not be saved"),
     ],
 )

@@ -65,8 +65,7 @@ def test_workers_are_the_ranks_but_one(ranks, workers, members):
 def test_what_is_named_stays_and_what_is_not_read_is_not_chosen():
     named = load(["--esac.workers", "3"])[0]
     assert resolve_on_ranks(named, 8) == {"esac.population_size": 30}  # of twice three workers
-    interval = load(["--esac.phase_timing", "interval"])[0]
-    assert automatic(interval) == ["esac.population_size"]
+    assert automatic(load(["--esac.phase_timing", "interval"])[0]) == ["esac.population_size"]
     assert not automatic(load(["--algorithm", "sac"])[0])
     for preset in ("corrected", "paper", "reference-code"):
         assert not automatic(load(["--esac.preset", preset])[0])
@@ -97,10 +96,7 @@ def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
 
 
 def test_a_step_of_an_individual_is_measured_with_its_transition(monkeypatch):
-    def play(*_, **__):
-        raise AssertionError("members alone are played so")
-
-    monkeypatch.setattr(first.measured, "play", play)
+    monkeypatch.delattr(first.measured, "play")  # by which members alone are played
     chosen = config.amend(Config(), {"algorithm": "aes_rl", "policy.hidden": (8,)})
     assert first.step_seconds(make_params(chosen, Line()), Line()) > 0
 
@@ -149,8 +145,7 @@ def test_a_run_begun_on_three_ranks_has_their_bits_on_others(of_three, tmp_path,
         shutil.copytree(begun, path)
         line = (*CHOSEN, "--budget.generations", 12, "--run-dir", path)
         done = alone(*line) if ranks == 1 else together(ranks, *line)
-        began = "as the run began: --esac.population_size 28 --esac.workers 2"
-        assert began in done.stdout
+        assert "as the run began: --esac.population_size 28 --esac.workers 2" in done.stdout
         assert settings(path) == settings(begun)
         assert_same_run(tmp_path / "3", path)
     assert Run.open(tmp_path / "3").columns["metrics/gradient_updates"][-1] > 0

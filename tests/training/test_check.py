@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import launchers
 import pytest
@@ -46,8 +47,7 @@ def world(world, monkeypatch):
 
 def lines(output: str) -> dict[str, str]:
     """Return {subject: the rest of its line} of a report."""
-    pairs = re.findall(r"^  (\S+(?: \S+)*?)  +(.*)$", output, re.M)
-    return dict(pairs)
+    return dict(re.findall(r"^  (\S+(?: \S+)*?)  +(.*)$", output, re.M))
 
 
 def settings(**changes) -> Config:
@@ -452,10 +452,7 @@ def test_a_forecast_is_of_what_is_left(place, monkeypatch, capfd):
 
 def test_what_a_rank_cannot_measure_leaves_a_line(place, monkeypatch, capfd):
     """And no rank waits for another: all exchange what they found."""
-
-    def fails(*given):
-        raise MemoryError("no room for a child")
-
+    fails = Mock(side_effect=MemoryError("no room for a child"))
     monkeypatch.setattr(cost.measured, "seconds", fails)
     assert checked(*TINY_ES, "--run-dir", place) == 0
     assert "none: MemoryError: no room for a child" in capfd.readouterr().out

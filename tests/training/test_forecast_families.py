@@ -51,8 +51,7 @@ def with_times(**times) -> Pieces:
     ],
 )
 def test_erl_breeds_beside_its_learner(ranks, mutating, seconds):
-    found = taken(of_erl(), ranks, with_times(mutating=mutating))
-    assert found.seconds == pytest.approx(seconds)
+    assert taken(of_erl(), ranks, with_times(mutating=mutating)).seconds == pytest.approx(seconds)
 
 
 def test_the_learner_of_erl_owes_no_updates_for_its_first_steps():

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle
 from types import SimpleNamespace
 
@@ -222,7 +222,8 @@ def test_a_checkpoint_without_what_every_version_has_is_refused(begun, capfd):
     for generations in (2, 3):
         assert statuses(begun) == before
         assert started(*TINY_ES, "--run-dir", begun, "--budget.generations", generations) == 2
-        assert "another version of es, whose State differs: 'adam_m'" in capfd.readouterr().err
+        (said,) = capfd.readouterr().err.splitlines()
+        assert "another version of es, whose State differs: 'adam_m'" in said
     assert statuses(begun) == before
 
 
@@ -272,18 +273,3 @@ def test_policies_that_are_not_the_declared_ones_are_refused(tmp_path, monkeypat
     assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 2
     assert "DECLARES.policies" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_a_checkpoint_of_another_state_is_refused_in_a_sentence(begun, monkeypatch, capfd):
-    made = es.init
-
-    @dataclass(kw_only=True)
-    class More(es.State):
-        momentum: np.ndarray
-
-    monkeypatch.setattr(es, "init", lambda *to: More(**vars(made(*to)), momentum=np.zeros(3)))
-    assert started(begun / "config.toml", "--budget.generations", 3) == 2
-    (said,) = capfd.readouterr().err.splitlines()
-    assert "another version of es, whose State differs: 'momentum'" in said
-    monkeypatch.undo()
-    assert started(begun / "config.toml", "--budget.generations", 3) == 0

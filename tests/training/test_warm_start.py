@@ -204,7 +204,7 @@ def test_a_policy_alone_is_what_all_policies_begin_with(sources, tmp_path, targe
     assert start["not_taken"][-1] == "all else, as it is a policy alone"
 
 
-def test_what_a_policy_saw_comes_along_with_it(sources, tmp_path):
+def test_what_a_policy_saw_comes_along_with_it(tmp_path):
     line = [*options("es"), "--es.observation_normalisation", "true"]
     seen = tmp_path / "seen"
     assert started(seen, *line, "--budget.generations", 2) == 0
@@ -317,7 +317,7 @@ def test_another_linear_path_is_refused(tmp_path, capfd):
         capfd.readouterr()
 
 
-def test_of_networks_without_hidden_layers_no_more_is_compared(tmp_path, capfd):
+def test_of_networks_without_hidden_layers_no_more_is_compared(tmp_path):
     bare = ["--task.id", "CyclicMDP-v0", "--budget.generations", 1, "--policy.hidden", "[]"]
     es = [*bare, "--algorithm", "es", "--es.observation_normalisation", "false"]
     assert started(tmp_path / "source", *es) == 0
