@@ -20,7 +20,7 @@ from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
 from esac_mpi.config.table import (
     HIDDEN,
-    POSITIVE,
+    NOT_ZERO,
     OnlyWith,
     OnlyWithOne,
     Problem,
@@ -53,7 +53,7 @@ class Critics(Replaying):
     """Polyak coefficient of the critics' targets, which follow at every update. C."""
     policy_noise: NonNegativeFloat = 0.2
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. C."""
-    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=POSITIVE)] = 0.5
+    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=NOT_ZERO)] = 0.5
     """Bound of that noise [of the action's bound]. C."""
     critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. C: off."""

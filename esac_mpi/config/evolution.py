@@ -22,7 +22,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.table import (
-    POSITIVE,
+    NOT_ZERO,
     SURVIVAL,
     OnlyWith,
     OnlyWithOne,
@@ -37,7 +37,7 @@ INTERVAL = OnlyWith(sac_phases=True, phase_timing="interval")
 VIRTUAL = OnlyWith(sac_phases=True, phase_timing=("continuous", "virtual"))
 ANNEALED = OnlyWith(sac_phases=True, p_sac_annealed=True)
 TESTED = OnlyWith(transfer="tested")
-WINNERS = OnlyWith(winner_fraction=POSITIVE)
+WINNERS = OnlyWith(winner_fraction=NOT_ZERO)
 AMT = OnlyWith(sigma_rule="grow")
 CAP = Bound(
     lambda cap: cap == 0 or 1 <= cap <= 1000, "must be 0 (off), or from 1 to 1000 times the mean"
@@ -172,7 +172,7 @@ class ESAC(Evolution):
     """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1
     """Slots whose parent is the SAC policy [slots]. C: 4 of 10 (Swimmer 1); M: 1."""
-    sac_copy_noise: Annotated[bool, OnlyWith(sac_copies=POSITIVE)] = True
+    sac_copy_noise: Annotated[bool, OnlyWith(sac_copies=NOT_ZERO)] = True
     """Perturb a SAC copy like any other member (P: line 7). false: its members are theta_sac
     itself, and leave the ES gradient. M: a perturbed copy can score far below theta_sac."""
     transfer: Literal["off", "means", "tested"] = "tested"

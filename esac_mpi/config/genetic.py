@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
 )
 from esac_mpi.config.exact import exact
 from esac_mpi.config.off_policy import Replaying
-from esac_mpi.config.table import POSITIVE, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
+from esac_mpi.config.table import NOT_ZERO, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 FORMS = {  # algorithm -> its crossover and its mutation
     "erl": ("n_point", "gaussian"),
@@ -23,9 +23,9 @@ FORMS = {  # algorithm -> its crossover and its mutation
     "pderl": ("distillation", "proximal"),
 }
 TOURNAMENT = 3  # members of a tournament
-GAUSSIAN = OnlyWith(mutation="gaussian", mutation_probability=POSITIVE)
-SUPER = OnlyWith(**GAUSSIAN.others, super_probability=POSITIVE)
-PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=POSITIVE)
+GAUSSIAN = OnlyWith(mutation="gaussian", mutation_probability=NOT_ZERO)
+SUPER = OnlyWith(**GAUSSIAN.others, super_probability=NOT_ZERO)
+PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=NOT_ZERO)
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
 OWN = OnlyWith(learner="ddpg")

@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import (
     PositiveFloat,
     PositiveInt,
 )
-from esac_mpi.config.table import HIDDEN, POSITIVE, OnlyWith, Problem, Reads, Table, Whole
+from esac_mpi.config.table import HIDDEN, NOT_ZERO, OnlyWith, Problem, Reads, Table, Whole
 
 BY_STEPS = OnlyWith(episodes_on="root")
 
@@ -122,7 +122,7 @@ class TD3(Stepwise):
     """Updates of the critics per update of actor and targets, d [updates]. F."""
     policy_noise: NonNegativeFloat = 0.2
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. F."""
-    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=POSITIVE)] = 0.5
+    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=NOT_ZERO)] = 0.5
     """Bound of that noise, c [of the action's bound]. F."""
     batch_size: PositiveInt = 256
     """Transitions per update. F: the later code; the paper has 100."""

@@ -30,14 +30,14 @@ class Whole(Protocol):
         """The table of that name."""
 
 
-class Positive(tuple[str, ...]):
+class NotZero(tuple[str, ...]):
     """The values that another field of numbers must have: all but 0; in these words."""
 
     def __contains__(self, value: object) -> bool:
         return value != 0
 
 
-POSITIVE = Positive(("a number above 0",))
+NOT_ZERO = NotZero(("a number above 0",))
 
 
 class OnlyWith:

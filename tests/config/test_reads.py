@@ -14,7 +14,7 @@ from warm_starts import OFF_POLICY, options
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, amend, load, reads
-from esac_mpi.config.table import POSITIVE
+from esac_mpi.config.table import NOT_ZERO
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
@@ -109,7 +109,7 @@ def test_the_declarations_name_what_exists():
     values = dict(config.flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():
-            if allowed is POSITIVE:
+            if allowed is NOT_ZERO:
                 assert not {type(values[name]), *get_args(config.hint(name))} & {bool, str}
                 continue
             assert {*allowed} < possible(config.hint(name)), name
