@@ -78,6 +78,8 @@ def test_a_task_without_a_run_of_every_variant_is_left_out():
         scored(rows, left_out=["A-v0"])
     with pytest.raises(Unusable, match=r"'PPO': .*; there are A-v0; B-v0; ES; SAC; TD3"):
         scored(rows, left_out=["PPO"])
+    with pytest.raises(Unusable, match="every variant"):
+        scored(rows, left_out=["ES", "SAC", "TD3"])
 
 
 def test_budgets_are_one_table_unless_both_have_a_run():

@@ -108,6 +108,8 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
         told = f"no task or variant of these files; there are {'; '.join(names)}"
         raise Unusable(f"--leave-out '{unknown[0]}': {told}")
     found = Study([label for label in labels if label not in left_out])
+    if not found.variants:
+        raise Unusable("--leave-out names every variant: nothing is left to aggregate")
     for title, groups in sections.items():
         if title in left_out:
             found.absent[title] = "left out, as asked"
@@ -131,7 +133,7 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
             found.absent[title] = f"no run is that far of {', '.join(lacking)}"
         else:
             found.tasks.append(Task(title, zero, one, returns))
-    if not found.variants or not found.tasks:
+    if not found.tasks:
         why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
         raise Unusable(f"nothing to aggregate yet: {why}")
     return found
