@@ -1,6 +1,7 @@
 """theta_sac held against theta_es by a test: when, what it plays and decides; Adam after it."""
 
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -230,12 +231,7 @@ def test_an_error_names_its_member_or_trial(world, address, note):
 def test_trials_are_expected_and_timed_beside_the_members(world, monkeypatch):
     """A trial is expected to last as long as an episode of a member."""
     params, state, env = make(world, **TESTED, **EACH, transfer_episodes=2, fitness_episodes=3)
-    honest, seen = world.map, []
-
-    def dealt(work, count, columns, expected):
-        seen.append(expected.tolist())
-        return honest(work, count, columns)
-
+    dealt = Mock(wraps=world.map)
     monkeypatch.setattr(world, "map", dealt)
     for tried in (False, True):
         _, timing = esac.generation(params, state, world, env, Teacher(going(2.0)))
@@ -243,4 +239,5 @@ def test_trials_are_expected_and_timed_beside_the_members(world, monkeypatch):
         assert (trials.shape, timing["member_seconds"].shape) == ((4,), (10,))
         assert (trials > 0).all() == tried == np.isfinite(trials).all()
     # of the first nothing is known
-    assert seen == [[1.0] * 10, [30.0] * 10 + [10.0] * 4]
+    expected = [call.args[3].tolist() for call in dealt.call_args_list]
+    assert expected == [[1.0] * 10, [30.0] * 10 + [10.0] * 4]

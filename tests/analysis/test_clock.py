@@ -147,8 +147,7 @@ def test_a_run_with_phases_beside_on_other_ranks(tmp_path, settings):
 
 
 def test_trial_episodes_are_dealt_like_members(tmp_path):
-    trials = [(np.nan, np.nan), (0.5, 0.5), (np.nan, np.nan)]
-    run = run_of(tmp_path / "run", SERIAL, trials=trials)
+    run = run_of(tmp_path / "run", SERIAL, trials=[(np.nan, np.nan), (0.5, 0.5), (np.nan, np.nan)])
     assert at(run, 1) == [5.6, 12.2, 22.8] == walls(run)
     # as without them, and 0.5 s more in the second generation
     assert at(run, 2) == [3.1, 6.7, 14.8]

@@ -72,11 +72,9 @@ def test_rank_0_takes_members_while_a_device_works(world, waits, left):
 def test_a_device_is_looked_after_less_and_less_often(world, monkeypatch):
     """As interleaved phases need it; where a core is needed nobody sleeps."""
     slept, background = [], Beside(300, True)
-
-    def sleep(seconds):
-        slept.append((seconds, background.left))
-
-    monkeypatch.setattr("esac_mpi.comm.world.time.sleep", sleep)
+    monkeypatch.setattr(
+        "esac_mpi.comm.world.time.sleep", lambda s: slept.append((s, background.left))
+    )
     world.begin_background(1, background, beside=False)
     world.at_root(lambda: np.zeros(1), 1)
     assert [seconds for seconds, _ in slept[:3]] == pytest.approx([5e-6, 1e-5, 1.5e-5])

@@ -150,12 +150,8 @@ def test_an_own_task_that_observes_a_dict_is_tilted():
     model = mujoco.MjModel.from_xml_string(BALL)
     space = Dict(turned=Box(-1, 1, (1, 2)), height=Box(-9, 9, (1,)))
     task = SimpleNamespace(model=model, data=mujoco.MjData(model), observation_space=space)
-
-    def observe():
-        _, _, height, w, _, y, _ = task.data.qpos
-        return {"turned": np.float32([[w, y]]), "height": np.float32([height])}
-
-    task._get_obs = observe
+    height, turned = task.data.qpos[2:3], task.data.qpos[3:6:2]
+    task._get_obs = lambda: {"turned": np.float32([turned]), "height": np.float32(height)}
     env = SimpleNamespace(id="Ball-v0", _env=task, reset=lambda seed: np.float32([1, 0, 0]))
     leaning = posture.Body(env).tilt(60, np.random.default_rng(0))
     assert leaning == pytest.approx([np.cos(np.pi / 6), 0.5, 0])

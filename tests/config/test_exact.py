@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -45,17 +46,12 @@ def best(table):
 def ring(share, n, monkeypatch):
     """Return how many of a full ring of n are the best, which the distribution moves to."""
     aes = of("aes_rl", mean_rule="rank_oldest", elite_fraction=share, ring_size=n)
-    asked = []
-
-    def elites(fitness, count):
-        asked.append(count)
-        return np.zeros(0, int)
-
-    monkeypatch.setattr(aes_moves, "select_winners", elites)
+    select = Mock(return_value=np.zeros(0, int))
+    monkeypatch.setattr(aes_moves, "select_winners", select)
     state = SimpleNamespace(ring=np.zeros((n, 1)), ring_fitness=np.zeros(n), told=0)
     episode = SimpleNamespace(theta=0.0, episodic_return=0.0, length=1)
     aes_moves.move_by_rank(aes, state, episode, True)
-    return asked[0]
+    return select.call_args.args[1]
 
 
 @pytest.mark.parametrize(

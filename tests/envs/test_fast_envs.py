@@ -5,6 +5,7 @@ import signal
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import gymnasium
 import kinds_of_tasks
@@ -402,11 +403,8 @@ def test_a_signal_is_heard_within_a_run():
     class Heard(Exception):
         pass
 
-    def hear(number: int, frame: object) -> None:
-        raise Heard
-
     loop, _ = toy(lambda state, ctrl: ((os.kill, os.getpid(), signal.SIGUSR1),))
-    before = signal.signal(signal.SIGUSR1, hear)
+    before = signal.signal(signal.SIGUSR1, Mock(side_effect=Heard))
     try:
         with pytest.raises(Heard):
             loop.run(None, None, None, *arrays(98))

@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,10 +51,7 @@ def cuda(monkeypatch):
     }
     for name, answer in answers.items():
         monkeypatch.setattr(torch.cuda, name, answer)
-
-    def set_mode(mode):
-        asked.deterministic = mode
-
+    set_mode = partial(setattr, asked, "deterministic")
     monkeypatch.setattr(gpu.torch, "set_deterministic_debug_mode", set_mode)
     slow = raising("it loads torch's compiler, for seconds")
     monkeypatch.setattr(gpu.torch, "use_deterministic_algorithms", slow)
@@ -154,9 +152,7 @@ def test_a_graph_has_a_stream_and_a_workspace_of_its_own(monkeypatch):
         done.append((stream, capture_error_mode))
         yield
 
-    def clear():
-        done.append("cleared")
-
+    clear = partial(done.append, "cleared")
     monkeypatch.setattr(torch.cuda, "Stream", object)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay="replay"))
     monkeypatch.setattr(torch.cuda, "graph", graph)

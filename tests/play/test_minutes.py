@@ -34,13 +34,10 @@ def test_time_counts_beside_the_other_limits():
 
 def test_a_run_that_time_ended_is_finished(tmp_path, monkeypatch):
     save = active_run.checkpoint_if_due
-
-    def slowly(*arguments):
-        time.sleep(0.05)
-        return save(*arguments)
-
     shown = []
-    monkeypatch.setattr(active_run, "checkpoint_if_due", slowly)
+    monkeypatch.setattr(
+        active_run, "checkpoint_if_due", lambda *given: time.sleep(0.05) or save(*given)
+    )
     monkeypatch.setattr(log.Display, "update", lambda self, values: shown.append(values))
     limits = "--budget.generations 0 --budget.minutes 0.004"
     line = (*TINY_ES, *words(limits), "--run-dir", tmp_path / "run")

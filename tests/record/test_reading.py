@@ -45,12 +45,9 @@ def test_columns_are_all_arrays(tmp_path):
 def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     make(tmp_path).close()
     asked, array_of = [], record.files.array_of
-
-    def seen(file, name):
-        asked.append(name)
-        return array_of(file, name)
-
-    monkeypatch.setattr(record.files, "array_of", seen)
+    monkeypatch.setattr(
+        record.files, "array_of", lambda file, name: asked.append(name) or array_of(file, name)
+    )
     run = Run.open(tmp_path)
     assert "metrics/fitness" in run.columns
     assert run.columns.keys() == Run.open(tmp_path).columns.keys()

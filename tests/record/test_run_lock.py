@@ -103,12 +103,6 @@ def touched(path, ago):
     os.utime(path / "run.lock", (when, when))
 
 
-def test_without_locks_a_run_that_let_go_is_taken_at_once(tmp_path, no_locks):
-    make(tmp_path)
-    assert (tmp_path / "run.lock").read_bytes().isspace()
-    begin(tmp_path).close()
-
-
 def contents(path):
     return {name: content for name, (_, content) in snapshot(path).items()}
 
@@ -143,9 +137,11 @@ def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks
     assert contents(tmp_path) == before
 
 
-def test_without_locks_a_dead_process_is_taken_over_at_once(tmp_path, no_locks, monkeypatch):
-    make(tmp_path)
+def test_without_locks_who_let_go_or_is_dead_holds_nobody_up(tmp_path, no_locks, monkeypatch):
     monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: pytest.fail("it waited"))
+    make(tmp_path)
+    assert (tmp_path / "run.lock").read_bytes().isspace()
+    begin(tmp_path).close()
     gone = subprocess.Popen(["true"])
     gone.wait()
     for pid, free in ((os.getppid(), False), (gone.pid, True)):

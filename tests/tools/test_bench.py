@@ -2,6 +2,7 @@
 
 import json
 import sys
+from unittest.mock import Mock
 
 import pytest
 from clocked_runs import FOUR, run_of
@@ -65,9 +66,7 @@ def test_history_is_measured_at_every_mark(tmp_path):
 
 
 def test_who_fails_is_left_out_with_the_first_line_of_the_reason(capsys):
-    def failing():
-        raise MemoryError("\nCUDA out of memory\nat this address")
-
+    failing = Mock(side_effect=MemoryError("\nCUDA out of memory\nat this address"))
     theirs = iter([lambda: (1, 1.0), failing])
     rates = measurement.turns({"ours": lambda: (6, 2.0), "theirs": lambda: next(theirs)()}, 2)
     assert {name: list(values) for name, values in rates.items()} == {"ours": [3.0, 3.0]}

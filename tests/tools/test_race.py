@@ -8,6 +8,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -70,16 +71,12 @@ def looking(tmp_path, monkeypatch):
 
 
 def test_all_are_evaluated_on_the_same_episodes(tmp_path, monkeypatch):
-    seen, means = [], iter([100.0, 99.0, 100.0, 100.0])
-
-    def returns(places, act, seeds):
-        seen.append(seeds)
-        return np.full(2, next(means))
-
+    returns = Mock(side_effect=[np.full(2, mean) for mean in (100.0, 99.0, 100.0, 100.0)])
     monkeypatch.setattr(running, "returns", returns)
     teller = Teller(plan_of(tmp_path, started=time.monotonic()))
     assert [teller.look({"": None}, steps) for steps in (7, 8)] == [False, True]
     blocks = (0, 1), (2, 3), (0, 1), (4, 5)
+    seen = [call.args[2] for call in returns.call_args_list]
     assert seen == [[integer(0, Purpose.EVALUATION, 0, block=i) for i in block] for block in blocks]
 
 

@@ -272,10 +272,7 @@ def test_nothing_is_left_behind(tmp_path, ends):
 
 
 def test_an_interrupt_ends_the_generation_and_a_third_the_run(tmp_path, monkeypatch):
-    def once(row):
-        signal.raise_signal(signal.SIGINT)
-
-    run = tiny(tmp_path / "run", once)
+    run = tiny(tmp_path / "run", lambda row: signal.raise_signal(signal.SIGINT))
     # the wish travels with the next exchange
     assert (run.status["status"], run.generation) == ("requeue", 2)
     monkeypatch.setattr("esac_mpi.host.stop.SAME", -1.0)
