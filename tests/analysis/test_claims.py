@@ -345,7 +345,7 @@ def test_what_esac_has_over_its_parts_is_worked_out():
 
 def test_what_two_minutes_and_more_ranks_come_to():
     rows, page = evaluations("two-cores.csv"), (RECORDS / "two-cores.md").read_text()
-    page = page.split("\n## Slower cores", 1)[0]
+    page = page.split("\n## Another seed", 1)[0]
     papers = re.findall(r"^\| (\S+) \| (-?[\d,.]+) \|.*\|.*\|.*\|.*\|.*\|$", page, re.MULTILINE)
     there, early = set(), set()
     for name, paper in papers:
@@ -444,6 +444,22 @@ def test_what_two_slower_cores_come_to_is_in_its_record():
         assert median == (f"{np.median(stood):,.0f}" if len(stood) > 1 else "")
         assert after_six == ", ".join(f"{value:,.0f}" for value in ends)
         found |= set(keys)
+    assert found == runs.keys()
+
+
+def test_what_another_seed_comes_to_is_in_its_record():
+    runs, page = runs_of("another-seed.csv"), (RECORDS / "two-cores.md").read_text()
+    section = page.split("## Another seed", 1)[1].split("\n## ", 1)[0]
+    line = r"^\| (\S+) \| ([\d,.-]+) \| (\d) \| (\**)([\d,.-]+)\**(?: \|[^|]*){3}\|$"
+    found = set()
+    for name, paper, minutes, bold, told in re.findall(line, section, re.M):
+        (key,) = [key for key in runs if key[0].endswith(name) or key[0].endswith(f"{name}-v0")]
+        end = runs[key][-1]
+        assert 60 * int(minutes) - 15 < end.wall_seconds < 60 * int(minutes) + 15
+        published, reached = (float(number.replace(",", "")) for number in (paper, told))
+        assert told == (f"{end.better:,.0f}" if end.better > 1000 else f"{end.better:.1f}")
+        assert bool(bold) == (reached >= published)
+        found.add(key)
     assert found == runs.keys()
 
 
