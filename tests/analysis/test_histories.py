@@ -1,13 +1,16 @@
 """esac-mpi export --format csv and tensorboard: the history of a run, read back."""
 
 import csv
+import signal
 import struct
-from unittest import mock
+from contextlib import suppress
 
 import numpy as np
 import pytest
+from commands import begun
 from figure_runs import make as figured
 from growing_runs import make, one_more
+from whole_runs import wait_for
 
 from esac_mpi.record import Run
 
@@ -132,12 +135,13 @@ def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboa
     assert len(steps(tmp_path / "all/b")) == 3
 
 
-def test_ctrl_c_ends_the_following(tmp_path, call, monkeypatch, tensorboard):
+@pytest.mark.slow
+def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path, tensorboard):
     run = make(tmp_path / "a", "es", generations=4, status="running")
-    pressed = mock.Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr("esac_mpi.analysis.followed.time.sleep", pressed)
-    call(f"{TENSORBOARD} --follow", tmp_path / "a", code=130)
-    assert len(steps(tmp_path / "a")) == 4
+    process = begun("export", tmp_path / "a", "--format", "tensorboard", "--follow")
+    wait_for(lambda: rows_in(tmp_path / "a" / CURVES) >= 4)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 130
     run.close()
 
 
@@ -192,6 +196,12 @@ def test_following_says_what_it_cannot_do(tmp_path, call, tensorboard):
     for out in (tmp_path / "file/x", "/proc/x"):
         assert "choose another --out" in call(line, tmp_path / "a", "--out", out, code=2).err
     assert "without --follow" in call(f"{TENSORBOARD} --every 3", tmp_path / "a", code=2).err
+
+
+def rows_in(file):
+    with suppress(OSError, IndexError):  # nothing yet
+        return len(events(file))
+    return 0
 
 
 def test_a_history_is_of_a_run_that_has_one(tmp_path, call):

@@ -1,7 +1,6 @@
 """Configuration: the paper's values, presets, files, the command line, and what is wrong."""
 
 import math
-import re
 from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
 
@@ -15,6 +14,7 @@ from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS
 from esac_mpi.config.resolution import change, settings
+from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.operators import evolution
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
@@ -22,6 +22,12 @@ TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
 def loaded(words):
     return load(words.split())[0]
+
+
+def test_a_refused_configuration_is_an_error_of_the_package():
+    with pytest.raises(RunError) as refused:
+        check(loaded("--es.sigma -1 --algorithm es"))
+    assert refused.value.code == WRONG_USAGE
 
 
 def of(table, *names):
@@ -86,7 +92,8 @@ def test_a_config_is_taken_as_it_is():
     td3 = change(Config(), {"algorithm": "td3"}, "")
     assert (td3, td3.said) == (amend(Config(), {"algorithm": "td3"}), None)
     was = loaded("--esac.preset corrected --esac.winner_pull 0.3")
-    assert change(was, {"esac.preset": "corrected", "seed": 3}, "") == amend(was, {"seed": 3})
+    same = change(was, {"esac.preset": "corrected", "seed": 3}, "")
+    assert same == amend(was, {"seed": 3})
     assert change(was, {"esac.preset": "default"}, "") == loaded("--esac.winner_pull 0.3")
 
 
@@ -206,8 +213,9 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
         assert values
         for value in values:
             many = isinstance(value_of(runs, name), tuple)
-            with pytest.raises(ConfigError, match=re.escape(f"{name} = {value!r}: ")):
+            with pytest.raises(ConfigError) as error:
                 check(amend(runs, {name: (8, value) if many else value}))
+            assert str(error.value).startswith(f"{name} = {value!r}: ")
 
 
 def test_nothing_is_asked_of_what_a_run_does_not_read():
@@ -234,12 +242,15 @@ def test_only_fields_that_decide_results_count_as_differences():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[esac]\npopulation = 3", "x.toml: unknown key 'esac.population'; did you mean 'esac.pop"),
-        ("[esac]\npopulation_size = 3.5", "esac.population_size = 3.5: expected an integer"),
+        ("[esac]\npopulation = 3",
+         "x.toml: unknown key 'esac.population'; did you mean 'esac.population_size'?"),
+        ("[esac]\npopulation_size = 3.5",
+         "x.toml: esac.population_size = 3.5: expected an integer"),
         ("[esac]\nsigma = '3'", "x.toml: esac.sigma = '3': expected a number"),
         ("[policy]\nhidden = [64, 'a']", "expected integers: [64, 64]"),
         ("algorithm = 'trpo'", "expected 'esac' | 'es' | 'sac'"),
-        ("es = 3", "x.toml: 'es' is a table of settings, which has no value of its own: name one"),
+        ("es = 3", "x.toml: 'es' is a table of settings, which has no value of its own: "
+         "name one of them, such as es.reward_shift"),
         ("'esac.sigma' = 0.1\n[esac]\nsigma = 0.2", "x.toml: esac.sigma is set twice"),
         ("'task.kwargs.a' = 1\ntask.kwargs.a = 1", "x.toml: task.kwargs.a is set twice"),
         ("title = 3", "x.toml: unknown key 'title'; --algorithm NAME --help lists them"),
@@ -248,8 +259,9 @@ def test_only_fields_that_decide_results_count_as_differences():
 )  # fmt: skip
 def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
     (tmp_path / "x.toml").write_text(text)
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError) as error:
         load([str(tmp_path / "x.toml")])
+    assert message in str(error.value)
 
 
 # what a person said is kept beside what was resolved

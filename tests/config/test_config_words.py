@@ -39,7 +39,9 @@ def refused(*words):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["runs/es0"], "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the"),
+        (["runs/es0"],
+         "'runs/es0' is a run's directory: runs/es0/config.toml goes on with the run, "
+         "and so does the command"),
         (["runs"], "'runs' is a directory; name the configuration file in it"),
         (["many.toml"], "'many.toml' is a directory; name the configuration file in it"),
         (["none.toml"], "none.toml: empty; "),
@@ -57,9 +59,11 @@ def refused(*words):
         (["--seed", "1", "2"], f"'2' {NEITHER}"),
         (["--seed=1", "--fresh", "true"], f"'true' {NEITHER}"),
         (["a.toml", "b.toml"], f"'b.toml' {NEITHER}"),
-        (["--policy.hidden", "8", "8", "ok.tml"], "policy.hidden = [8, 8, 'ok.tml']: expected"),
+        (["--policy.hidden", "8", "8", "ok.tml"],
+         "policy.hidden = [8, 8, 'ok.tml']: expected integers: [64, 64]"),
         (["--policy.hidden", "8,8"],
-         "['8,8']: expected integers: [64, 64] in a file, --policy.hidden 64 64 on a command line"),
+         "policy.hidden = ['8,8']: expected integers: [64, 64] in a file, "
+         "--policy.hidden 64 64 on a command line"),
         (["x" * 5000], NEITHER),
     ],
 )  # fmt: skip

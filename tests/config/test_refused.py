@@ -11,12 +11,17 @@ IMPOSSIBLE = """\
 esac --esac.population_size 7: must be even
 esac --esac.winner_fraction 1.5: at most 1
 esac --esac.winner_fraction 1.0: 500 crossover children + 1 SAC copies > 500 slots
-esac --esac.population_size 50 --esac.sac_copies 16: 10 crossover children + 16 SAC copies > 25
+esac --esac.population_size 50 --esac.sac_copies 16: 10 crossover children + 16 SAC copies > 25 \
+slots
 esac --esac.winner_selection hard --esac.sac_copy_noise false --esac.population_size 50 \
---esac.sac_copies 15: esac.sac_copy_noise = false: no slot is perturbed
-esac --esac.sac_min_steps 0: esac.sac_min_steps = 0: .*phase_timing = continuous
-esac --esac.transfer_episodes 1: esac.transfer_episodes = 1: must be at least 2
-esac --esac.preset corrected --esac.learner_lag 6: learner_lag = 6: .*esac.gradient_interval
+--esac.sac_copies 15: esac.winner_selection = hard, esac.sac_copy_noise = false: no slot is \
+perturbed
+esac --esac.sac_min_steps 0: esac.sac_min_steps = 0: must be positive, no phase has fewer under \
+esac.phase_timing = continuous
+esac --esac.transfer_episodes 1: esac.transfer_episodes = 1: must be at least 2, for a difference \
+to have an error
+esac --esac.preset corrected --esac.learner_lag 6: esac.learner_lag = 6: must be at most \
+esac.gradient_interval (5)
 es --es.action_noise -0.1: es.action_noise = -0.1: must be at least 0
 esac --esac.sigma 0: esac.sigma = 0.0: must be positive
 esac --esac.sigma 1e-20: esac.sigma = 1e-20: must be at least 1e-09
@@ -24,15 +29,18 @@ sac --sac.temperature 1e-30: temperature = 1e-30: must be at least 1e-09
 ppo --ppo.initial_std 1e-50: initial_std = 1e-50: must be at least 1e-09
 aes_rl --aes_rl.variance_init 1e-80: variance_init = 1e-80: must be at least 1e-18
 esac --fresh=true: command line: --fresh takes no value: leave =true out
-esac --task Hopper-v5: 'task' is a table of settings, .*such as task.id
+esac --task Hopper-v5: 'task' is a table of settings, which has no value of its own: name one of \
+them, such as task.id
 esac --esac.sigma nan: esac.sigma = nan
 esac --sac.lr_sac inf: sac.lr_sac = inf
 esac --seed -1: seed = -1
 esac --budget.minutes 1e308: budget.minutes = 1e+308: must be at most
 esac --budget.generations 0: no limit is set
-esac --checkpoint.every_generations 0 --checkpoint.every_minutes 0: a run that is killed
+esac --checkpoint.every_generations 0 --checkpoint.every_minutes 0: a run that is killed would \
+lose all
 esac --esac.sampling onesided --esac.population_size 1: esac.population_size = 1: no ES gradient
-es --es.sampling onesided --es.population_size 1 --es.fitness_shaping sign_ranks: no ES gradient
+es --es.sampling onesided --es.population_size 1 --es.fitness_shaping sign_ranks: no ES gradient \
+under sampling = onesided and fitness_shaping = sign_ranks
 esac nowhere.toml: nowhere.toml: No such file
 sacc --help: algorithm = 'sacc': expected 'esac' | 'es' | 'sac'
 cem --cem.population_size 5: cem.population_size = 5
@@ -99,23 +107,34 @@ esac --sac.observation_normalisation true: did you mean --esac.observation_norma
 esac --sac.steps_per_generation 50: --sac.steps_per_generation: algorithm = esac does not read it
 ppo --policy.output clip: --policy.output: algorithm = ppo does not read it
 esac --esac.noise_table_size 9: --esac.noise_table_size: read only with esac.noise = table
-esac --esac.transfer off --esac.sac_phases false --esac.gate normal: gate: .*sac_phases = true
-esac --esac.transfer off --esac.sac_phases false --sac.batch_size 64: .*with esac.sac_phases = true
-esac --esac.resimulated none --esac.resimulated_members 3: with esac.resimulated = winners
-esac --esac.preset corrected --esac.workers 3: with esac.phase_timing = continuous
+esac --esac.transfer off --esac.sac_phases false --esac.gate normal: --esac.gate: read only with \
+esac.sac_phases = true
+esac --esac.transfer off --esac.sac_phases false --sac.batch_size 64: --sac.batch_size: read only \
+with esac.sac_phases = true
+esac --esac.resimulated none --esac.resimulated_members 3: --esac.resimulated_members: read only \
+with esac.resimulated = winners or better or earning or sample
+esac --esac.preset corrected --esac.workers 3: --esac.workers: read only with esac.phase_timing = \
+continuous or virtual
 esac --esac.preset paper --esac.start_states pair: read only with esac.sampling = mirrored or repo
 esac --esac.transfer off --esac.sac_phases false --esac.sigma_rule grow --esac.amt_clip 0.1: with \
 esac.sac_phases = true or esac.amt_trigger = interval
-esac --esac.optimiser sgd --esac.transfer_moments kept: with esac.optimiser = adam
+esac --esac.optimiser sgd --esac.transfer_moments kept: --esac.transfer_moments: read only with \
+esac.optimiser = adam
 esac --esac.learner_lag 1: --esac.learner_lag: read only with esac.phase_timing = interval
 td3 --td3.episodes_per_generation 3: read only with td3.episodes_on = ranks
 ddpg --ddpg.episodes_on ranks --ddpg.interleaved true: with ddpg.episodes_on = root
-erl --erl.memory_size 300: with erl.crossover = distillation or erl.mutation = proximal
-esac --policy.hidden [] --policy.activation tanh: with hidden layers (policy.hidden)
-esac --policy.hidden [] --policy.layer_norm true: with hidden layers (policy.hidden)
-esac --policy.hidden [] --policy.linear_gain 2: with hidden layers (policy.hidden)
-esac --policy.hidden [] --sac.critic_layer_norm true: with hidden layers (policy.hidden)
-esac --esac.sac_copies 0 --esac.sac_copy_noise false: with esac.sac_copies = a number above 0
+erl --erl.memory_size 300: erl.memory_size: read only with erl.crossover = distillation or \
+erl.mutation = proximal
+esac --policy.hidden [] --policy.activation tanh: --policy.activation: read only with hidden \
+layers (policy.hidden)
+esac --policy.hidden [] --policy.layer_norm true: --policy.layer_norm: read only with hidden \
+layers (policy.hidden)
+esac --policy.hidden [] --policy.linear_gain 2: --policy.linear_gain: read only with hidden \
+layers (policy.hidden)
+esac --policy.hidden [] --sac.critic_layer_norm true: --sac.critic_layer_norm: read only with \
+hidden layers (policy.hidden)
+esac --esac.sac_copies 0 --esac.sac_copy_noise false: --esac.sac_copy_noise: read only with \
+esac.sac_copies = a number above 0
 """
 
 

@@ -78,8 +78,10 @@ def test_a_file_of_former_names_means_the_same(tmp_path):
 @pytest.mark.parametrize("before", [*RENAMED])
 def test_a_file_with_both_names_is_refused(tmp_path, before):
     path = write(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
-    with pytest.raises(ConfigError, match=f"{before} is the former name of {RENAMED[before]};"):
+    with pytest.raises(ConfigError) as caught:
         load([path])
+    said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
+    assert str(caught.value) == said
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,9 @@ def test_a_file_with_both_names_is_refused(tmp_path, before):
     ],
 )
 def test_a_command_line_of_former_names_is_told_the_present_ones(words, was, now):
-    with pytest.raises(ConfigError, match=f"^command line: {was}: is called {now} now$"):
+    with pytest.raises(ConfigError) as caught:
         load(words.split())
+    assert str(caught.value) == f"command line: {was}: is called {now} now"
 
 
 def test_a_setting_that_is_gone_says_what_there_is():
@@ -104,9 +107,10 @@ def test_a_setting_that_is_gone_says_what_there_is():
 
 
 def test_settings_of_python_are_told_the_present_names():
-    said = "esac.reading = 'mended': is called esac.preset = 'corrected' now$"
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError) as caught:
         resolve_given(None, {"esac.reading": "mended"})
+    said = "esac.reading = 'mended': is called esac.preset = 'corrected' now"
+    assert str(caught.value).endswith(said)
 
 
 def test_a_search_of_former_names_means_the_same(tmp_path, call):
@@ -135,22 +139,31 @@ def test_an_experiment_of_former_names_means_the_same(tmp_path):
     text = """
 title = "a toy"
 claim = "none"
-settings.algorithm = "esac"
-settings.esac = {{reading = "mended", replayed = "sample"}}
-tasks.cyclic.config = "cyclic-mdp"
-variants.ESAC.esac.adoption = "tested"
-sweep = {{field = "{field}", values = [1, 2]}}
-budgets.smoke.for_variant.ESAC.esac.adoption_wins = 2
+[settings]
+algorithm = "esac"
+esac.reading = "mended"
+esac.replayed = "sample"
+[tasks.cyclic]
+config = "cyclic-mdp"
+[variants.ESAC]
+esac.adoption = "tested"
+[sweep]
+field = "{field}"
+values = [1, 2]
 [[products]]
 tool = "plot"
 arguments = ["{{runs}}", "--what", "sensitivity", "--field", "{field}"]
 out = "a.png"
+[budgets.smoke]
+for_variant.ESAC.esac.adoption_wins = 2
 """
-    then = write(tmp_path / "then.toml", text.format(field="esac.replayed_members"))
+    then = tmp_path / "then.toml"
+    then.write_text(text.format(field="esac.replayed_members"))
+    now = tmp_path / "now.toml"
     text = text.replace("reading", "preset").replace("mended", "corrected")
     text = text.replace("replayed", "resimulated").replace("adoption", "transfer")
-    now = write(tmp_path / "now.toml", text.format(field="esac.resimulated_members"))
-    one, other = (design.experiment(path) for path in (then, now))
+    now.write_text(text.format(field="esac.resimulated_members"))
+    one, other = (design.experiment(str(path)) for path in (then, now))
     assert one.products == other.products
     then, now = (design.runs(each, "smoke", tmp_path) for each in (one, other))
     assert [each.config for each in then] == [each.config for each in now]
@@ -161,9 +174,10 @@ out = "a.png"
 def test_a_command_of_analysis_is_told_the_present_name():
     run = SimpleNamespace(config=load(["--algorithm", "esac"])[0], start=None, provenance={})
     for field in ("esac.replayed_members", "replayed_members"):
-        said = f"^--field {field}: is called --field esac.resimulated_members now$"
-        with pytest.raises(Unusable, match=said):
+        with pytest.raises(Unusable) as caught:
             setting_of(run, field)
+        said = f"--field {field}: is called --field esac.resimulated_members now"
+        assert str(caught.value) == said
 
 
 def test_rows_count_settings_by_their_first_names(monkeypatch):

@@ -113,11 +113,18 @@ def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
     text = """
 title = "t"
 claim = "c"
-settings.policy.hidden = [8, 8]
-tasks.cyclic.config = "cyclic-mdp"
-variants.ES.algorithm = "es"
-sweep = {field = "sigma", values = [0.1, 0.2]}
-budgets.smoke = {seeds = 2, settings.budget.generations = 4}
+[settings]
+policy.hidden = [8, 8]
+[tasks.cyclic]
+config = "cyclic-mdp"
+[variants.ES]
+algorithm = "es"
+[sweep]
+field = "sigma"
+values = [0.1, 0.2]
+[budgets.smoke]
+seeds = 2
+settings.budget.generations = 4
 """
     runs = planned(tmp_path / "t.toml", text)
     grid, seeds = sweeps.combinations(options), sweeps.seeds(options.seeds)
@@ -157,7 +164,8 @@ def test_a_list_longer_than_slurm_takes_by_default_can_be_split(tmp_path, monkey
     assert "split" not in first
     (line,) = re.findall(r"^split    (.*?)  # .* 1,001 elements by default$", last, re.M)
     subprocess.run(line, shell=True, check=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a list", "a list-aa", "a list-ab"]
+    pieces = sorted(path.name for path in tmp_path.iterdir())
+    assert pieces == ["a list", "a list-aa", "a list-ab"]
     assert len(Path("a list-aa").read_text().splitlines()) == 1001
 
 
@@ -183,20 +191,17 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
     ]  # fmt: skip
 
 
-def product(fields):
-    """Return the head of a file with a product of these fields."""
-    return f"products = [{{{fields}}}]\ntitle"
-
-
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
         ("claim =", "clam =", "unknown key 'clam'; did you mean 'claim'?"),
         ('claim = "none"', "", "claim is missing or empty"),
         ('claim = "none"', "claim = 3", "claim = 3: expected str"),
-        ("es.lr_es = 0.02", "es.lr_se = 0.02", "variants.ES two: unknown key 'es.lr_se'; did you"),
+        ("es.lr_es = 0.02", "es.lr_se = 0.02",
+         "variants.ES two: unknown key 'es.lr_se'; did you mean 'es.lr_es'?"),
         ("es.lr_es = 0.02", "es.lr_es = 'x'", "es.lr_es = 'x': expected a number"),
-        ("es.lr_es = 0.02", "td3.lr_td3 = 0.02", "ES two sets td3.lr_td3: algorithm = es does"),
+        ("es.lr_es = 0.02", "td3.lr_td3 = 0.02",
+         "variants.ES two sets td3.lr_td3: algorithm = es does not read it"),
         ("[settings]", "[sweep]\nfield = 'sac.tau'\nvalues = [0.1, 0.2]\n[settings]",
          "sweep: sac.tau: no run reads it"),
         ("[settings]", "[sweep]\nfield = 'lr_es'\nvalues = [0.1, 0.2]\n[settings]",
@@ -206,7 +211,8 @@ def product(fields):
          "smoke: seconds is budget.minutes, which settings has, too"),
         ("es.lr_es = 0.02", "es.population_size = 5", "must be even under mirrored sampling"),
         ('config = "cyclic-mdp"', 'config = "cyclic"', "there is no configs/esac/cyclic.toml"),
-        ('config = "cyclic-mdp"', "max_hours = 1", "needs config, a file of configs/esac/"),
+        ('config = "cyclic-mdp"', "max_hours = 1",
+         "needs config, a file of configs/esac/, or task.id"),
         ("seeds = 2", "seeds = 0", "must be positive"),
         ("seeds = 2", "seeds = 1_000_000_000", "must be at most 100000"),
         ("seeds = 2", "ranks = [0]", "must be positive"),
@@ -218,29 +224,42 @@ def product(fields):
         ("seeds = 2", "tasks = 'cyclic'", "tasks = 'cyclic': expected list"),
         ('config = "cyclic-mdp"', "config = 3", "tasks.cyclic: config = 3: expected str"),
         ("[settings]", "products = [3]\n[settings]", "products: 3: expected a table"),
-        ("title", product("tool = 'x.py', out = 'x'"), "products: arguments is missing"),
-        ("title", product("tool = 'x', out = 'x', arguments = [1]"), "expected a list of str"),
+        ("[settings]", "[[products]]\ntool = 'x.py'\nout = 'x'\n[settings]",
+         "products: arguments is missing"),
+        ("[settings]", "[[products]]\ntool = 'x'\nout = 'x'\narguments = [1]\n[settings]",
+         "expected a list of str"),
         ("[settings]", "[settings]\nseed = 3", "settings: seed: every run has its own"),
-        ("[budgets.smoke.settings]", "[budgets.smoke.settings]\nrun_dir = 'x'", "run_dir: every"),
-        ("title", "sweep = {field = 'seed', values = [1]}\ntitle", "field = 'seed': algorithms"),
-        ("title", "sweep = {field = 'algorithm', values = ['es']}\ntitle", "algorithms are"),
-        ("title", product("tool = 'x', out = 'a/x', arguments = []"), "out = 'a/x': a file's name"),
-        *(("title", product(f"tool = '{tool}', out = 'x', arguments = []"), f"'{tool}': no command")
-          for tool in ("operators", "esac_mpi.commands.plot")),
-        ("title", product("tool = 'results', out = 'x', arguments = ['draw', '{csv}']"),
+        ("[budgets.smoke.settings]", "[budgets.smoke.settings]\nrun_dir = 'x'",
+         "smoke.settings: run_dir: every run has its own"),
+        ("[settings]", "[sweep]\nfield = 'seed'\nvalues = [1]\n[settings]",
+         "field = 'seed': algorithms are variants"),
+        ("[settings]", "[sweep]\nfield = 'algorithm'\nvalues = ['es']\n[settings]",
+         "algorithms are variants"),
+        ("[settings]", "[[products]]\ntool = 'x'\nout = 'a/x'\narguments = []\n[settings]",
+         "out = 'a/x': a file's name"),
+        ("[settings]", "[[products]]\ntool = 'operators'\nout = 'x'\narguments = []\n[settings]",
+         "tool = 'operators': no command, nor a program of the checkout as tools.operators"),
+        ("[settings]",
+         "[[products]]\ntool = 'esac_mpi.commands.plot'\nout = 'x'\narguments = []\n[settings]",
+         "tool = 'esac_mpi.commands.plot': no command, nor a program of the checkout"),
+        ("[settings]",
+         "[[products]]\ntool = 'results'\nout = 'x'\narguments = ['draw', '{csv}']\n[settings]",
          "`results draw` is gone: tool = \"plot\""),
         ("title", "points = -3\ntitle", "points = -3: expected 1 or more"),
-        ("[settings]", 'tasks.two.config = "cyclic-mdp"\n[settings]', "tasks two and cyclic are"),
+        ("[tasks.cyclic]", '[tasks.two]\nconfig = "cyclic-mdp"\n[tasks.cyclic]',
+         "tasks two and cyclic are both CyclicMDP-v0"),
         ("seeds = 2", "seed = 2", "unknown key 'seed'; did you mean 'seeds'?"),
         ("seeds = 2", "tasks = ['ciclic']", "tasks: unknown 'ciclic'; did you mean 'cyclic'?"),
-        ("seeds = 2", "for_variant.Es.max_hours = 1", "for_variant: unknown 'Es'; did you"),
+        ("seeds = 2", "for_variant.Es.max_hours = 1",
+         "for_variant: unknown 'Es'; did you mean 'ES'?"),
         ("seeds = 2", "values = [1]", "needs both field and values"),
         ("seeds = 2", "seeds = ", "not valid TOML"),
         ("seeds = 2", f"seeds = {'9' * 5000}", "not valid TOML: Exceeds the limit"),
         ("seeds = 2", f"seeds = {'[' * 3000}", "not valid TOML"),
         ("[budgets.smoke]", "[budgets.tiny]", "has no budget 'smoke'; it has tiny"),
         ('[variants."ES two"]', '[variants."ES "]', "two runs would share"),
-        ("title", "sweep = {field = 'sigmo', values = [1]}\ntitle", "did you mean 'es.sigma'?"),
+        ("[tasks.cyclic]", '[sweep]\nfield = "sigmo"\nvalues = [1]\n[tasks.cyclic]',
+         "did you mean 'es.sigma'?"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, was, now, said):

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, cycle
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -270,3 +270,18 @@ def test_policies_that_are_not_the_declared_ones_are_refused(tmp_path, monkeypat
     assert started(*TINY_ES, "--run-dir", tmp_path / "run") == 2
     assert "DECLARES.policies" in capfd.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_of_another_state_is_refused_in_a_sentence(begun, monkeypatch, capfd):
+    made = es.init
+
+    @dataclass(kw_only=True)
+    class More(es.State):
+        momentum: np.ndarray
+
+    monkeypatch.setattr(es, "init", lambda *to: More(**vars(made(*to)), momentum=np.zeros(3)))
+    assert started(begun / "config.toml", "--budget.generations", 3) == 2
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "another version of es, whose State differs: 'momentum'" in said
+    monkeypatch.undo()
+    assert started(begun / "config.toml", "--budget.generations", 3) == 0
