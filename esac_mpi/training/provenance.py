@@ -6,12 +6,14 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable
+from functools import cache
 from hashlib import sha256
-from importlib.metadata import entry_points, version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from esac_mpi import __version__
+from esac_mpi.algorithms import POINTS
 from esac_mpi.comm.contracts import World
 from esac_mpi.envs import Env, identity, probe
 from esac_mpi.host import affinity, log
@@ -22,6 +24,7 @@ KERNELS = (  # variables by which libraries take other kernels than the CPU's, o
     "OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR",
     "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES",
 )  # fmt: skip
+version = cache(metadata.version)  # of what is imported: an upgrade under it changes nothing
 
 
 def gather(
@@ -110,8 +113,8 @@ def versions(algorithm: str = "", own: Iterable[str] = ("stable_baselines3",)) -
     """
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
     packages += [name for name in own if name in sys.modules]
-    installed = [point.dist for point in entry_points(group="esac_mpi.algorithms", name=algorithm)]
-    packages += sorted({package.name for package in installed if package})
+    if algorithm in POINTS and (package := POINTS[algorithm].dist):
+        packages.append(package.name)
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
 
 
