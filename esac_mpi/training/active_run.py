@@ -57,6 +57,7 @@ class Job:
     listener: Callable[[dict[str, Any]], object] | None = None  # hears of generations, on rank 0
     has_listener: bool = False  # whether rank 0 has one
     saving: list[tuple[float, int]] = field(default_factory=list)  # checkpoints' [s, bytes]
+    slowest: float = 0.0  # of rank 0's, as of its last row [s]
     # since when no checkpoint could be written; inf: the last one was [s]
     unsaved: float = math.inf
 

@@ -106,6 +106,8 @@ def go_on(job: Job) -> None:
             made = world.clock()
             columns, episodes = evaluation.on_schedule(job)
             row.update(columns)
+            if math.isfinite(job.deadline):  # now: others do not wait while rank 0 writes
+                job.slowest = world.from_root(slowest_save(job))
         except Abandoned:  # what is unfinished is made again at the next start
             return
         except NoFiniteReturn as error:  # on all ranks
@@ -153,6 +155,11 @@ def end_is_wished(job: Job) -> bool:
     return bool(job.world.from_root(bool(answer)))
 
 
+def slowest_save(job: Job) -> float:
+    """Find the time of the slowest save, on ranks that save nothing as they were told [s]."""
+    return max((seconds for seconds, _ in job.saving), default=job.slowest)
+
+
 def keep_time(job: Job) -> None:
     """Tell the watchdog what is usual; wish to stop unless two more generations fit."""
     world, limit = job.world, 60 * job.config.stop.silent_minutes
@@ -161,7 +168,7 @@ def keep_time(job: Job) -> None:
         usual = float(np.median([*job.seconds] or [0.0]))
         world.watchdog.silence_limit = max(limit, SILENCE * usual)
     if math.isfinite(job.deadline):
-        last = job.deadline - 3 * max((seconds for seconds, _ in job.saving), default=0.0)
+        last = job.deadline - 3 * slowest_save(job)
         world.stop.give_up_at(last, job.limit)
         if world.rank == 0 and world.clock() + 2 * max(job.seconds, default=0.0) > last:
             world.stop.wish(job.limit)

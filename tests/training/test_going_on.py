@@ -20,6 +20,7 @@ import esac_mpi
 from esac_mpi.algorithms import es
 from esac_mpi.config import Config, load
 from esac_mpi.host import batch_system, errors, log
+from esac_mpi.host.stop import Stop
 from esac_mpi.play.counters import Best
 from esac_mpi.play.rollout import ReturnDiffers
 from esac_mpi.record import Run, read, replays
@@ -234,6 +235,22 @@ def test_a_finished_run_whose_replay_is_damaged_stays_finished(tmp_path, monkeyp
         flip(segment)
     assert started(*line) == 65
     assert statuses(tmp_path / "run") == before
+
+
+def test_ranks_that_save_nothing_leave_rank_0_the_time_to_save(tmp_path, monkeypatch):
+    keep_time, ends = loop.keep_time, []
+    monkeypatch.setattr(Stop, "give_up_at", lambda self, when, why="": ends.append(when))
+
+    def as_another_rank(job):
+        keep_time(replace(job, saving=[]))
+        told = [seconds for seconds, _ in job.saving[: job.state.generation - 1]]
+        assert ends[-1] == pytest.approx(job.deadline - 3 * max(told, default=0.0))
+
+    monkeypatch.setattr(loop, "keep_time", as_another_rank)
+    line = "--budget.generations 3 --checkpoint.every_generations 1 --max-hours 1 --run-dir"
+    assert started(*TINY_ES, *line.split(), tmp_path / "run") == 0
+    assert len(ends) == 4
+    assert ends[2] < ends[0]
 
 
 def test_numbers_of_numpy_in_a_state_are_python_s_as_after_a_restart(tmp_path, monkeypatch):
