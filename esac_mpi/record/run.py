@@ -39,6 +39,7 @@ class Run:
     since the newest checkpoint's generation last grew, or since the run said that it had failed or
     was complete. died: a sentence about the process before, if it ended without a word; else
     empty.
+    sound: whether checkpoint.h5 is the newest checkpoint, worth keeping as the previous one.
     checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments
     and metrics.h5 [s, bytes].
     """
@@ -62,7 +63,7 @@ class Run:
         # published ones that the ring still needs, by index
         self._segments: dict[int, Segment] = {}
         self._named: set[str] = set()  # files of replay/ that the newest checkpoint names
-        self._sound = False  # whether checkpoint.h5 is worth keeping as the previous one
+        self.sound = False
         self._attributes: dict[str, Any] = {**origin, "config": to_toml(config)}
         self._hashes: dict[str, Any] = {}  # checkpoint_generation, theta_sha256, state_sha256
         self._published = -math.inf
@@ -182,7 +183,7 @@ class Run:
         checkpoint.history = {}  # `restored` lives as long as the run
         self._segments = {segment.index: segment for segment in checkpoint.segments}
         self._named = {f"{REPLAY}/{segment.name}" for segment in checkpoint.segments}
-        self._sound = checkpoint.source.name == CHECKPOINT
+        self.sound = checkpoint.source.name == CHECKPOINT
         self._hashes = {k: checkpoint.attributes[k] for k in ("theta_sha256", "state_sha256")}
         self._hashes["checkpoint_generation"] = checkpoint.generation
         try:
@@ -273,9 +274,9 @@ class Run:
         names = {f"{REPLAY}/{segment.name}" for segment in ring.segments.values()}
         self._named |= names  # the file may be in its place although publishing fails
         arrays = {**saved, **nest("pending", pending or {}), **self._history.stored()}
-        self._lock.store(CHECKPOINT, image(arrays, attributes), previous=self._sound)
+        self._lock.store(CHECKPOINT, image(arrays, attributes), previous=self.sound)
         self._lock.delete_segments(REPLAY, keep=self._named)
-        self._sound, self._named = True, names
+        self.sound, self._named = True, names
         self._hashes = {**hashes, "checkpoint_generation": generation}
         self.publish_metrics(force=True)
         closed = {segment.name for segment in self._history.closed}

@@ -224,6 +224,15 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, log
     assert not path.exists()
 
 
+def test_a_damaged_checkpoint_is_not_the_one_that_is_saved(tmp_path):
+    make(tmp_path)
+    os.truncate(tmp_path / "checkpoint.h5", 1000)
+    run = begin(tmp_path)
+    named = active_run.describe_saved(SimpleNamespace(run=run))
+    assert named.endswith(f"generation 2, in {tmp_path / 'checkpoint_prev.h5'}")
+    run.close()
+
+
 def job(monkeypatch, clock, save, **checkpoint):
     """Return a job that saves as is given."""
     world = SimpleNamespace(clock=clock, stop=Stop(lambda: 0.0, lambda: None))
