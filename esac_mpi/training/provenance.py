@@ -112,7 +112,8 @@ def versions(algorithm: str = "", own: Iterable[str] = ("stable_baselines3",)) -
     own: packages named only where they are loaded.
     """
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
-    packages += [name for name in own if name in sys.modules]
+    there = (name for name in own if name in sys.modules)
+    packages += [name for name in there if list(metadata.distributions(name=name))]
     if algorithm in POINTS and (package := POINTS[algorithm].dist):
         packages.append(package.name)
     return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])

@@ -1,6 +1,7 @@
 """Where a run's code comes from."""
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -58,3 +59,8 @@ def test_a_rank_that_sees_another_task_is_named(caplog):
 
 def test_without_a_checkout_it_is_unknown(tmp_path):
     assert provenance.git_commit(tmp_path) == "unknown"
+
+
+def test_a_library_that_is_loaded_and_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setitem(sys.modules, "found_by_its_path", SimpleNamespace())
+    assert provenance.versions("", ["found_by_its_path"]) == provenance.versions("", ())
