@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import platform
 import sys
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ FORKED_WITH_MPI = set[int]()  # this process, if it was forked from one in which
 SECONDS_LEFT = batch_system.seconds_left(
     os.environ, (lambda command: "") if "mpi4py.MPI" in sys.modules else None
 )
+platform.processor()  # by a child process, once: later libraries and provenance ask for it, too
 
 
 def note_fork() -> None:

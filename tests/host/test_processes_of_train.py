@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from conftest import command, finish
+from conftest import TINY_ES, command, finish
 
 from esac_mpi.host import errors, process_start
 
@@ -50,6 +50,17 @@ def test_a_pool_trains_unless_it_was_forked_after_mpi_began(script, tmp_path):
     assert late.startswith("WrongUsage: ")
     assert "get_context('spawn')" in late
     assert not (tmp_path / "3").exists()
+
+
+def test_no_child_process_is_started_after_mpi_began(tmp_path):
+    heard = "event in ('os.fork', 'os.posix_spawn', 'subprocess.Popen') and 'mpi4py.MPI' in modules"
+    code = (
+        "from sys import addaudithook, argv, exit, modules\n"
+        f"addaudithook(lambda event, given: {heard} and exit(repr(given)))\n"
+        "from esac_mpi.__main__ import main\n"
+        "exit(main(argv[1:]))"
+    )
+    finish([sys.executable, "-c", code, *TINY_ES, "--run-dir", tmp_path / "run"])
 
 
 def test_children_of_a_rank_are_refused(script, tmp_path):
