@@ -133,7 +133,13 @@ class Run:
 
     def _compare_task(self, restored: Checkpoint) -> None:
         """Find what changed of the task since the checkpoint; refuse it by task.changed."""
-        was = restored.attributes
+        was, others = restored.attributes, "--fresh (moves it aside) or another --run-dir"
+        sizes = [about.get("sizes") for about in (was, self._attributes)]
+        if None not in sizes and sizes[0] != sizes[1]:
+            told = f"whose networks have {sizes[0]} units from observations to actions"
+            raise Refused(
+                f"{self.path} holds a run of another task, {told}, here {sizes[1]}. Choose {others}"
+            )
         self._attributes["settled"] = was.get("settled", "")
         self.task_changed = directory_check.task_changes(was, self._attributes)
         if self.config.task.changed == "refuse" and self.task_changed:
@@ -141,7 +147,6 @@ class Run:
                 f"{self.path} holds a run of another task; changed: {'; '.join(self.task_changed)}"
             )
             goes_on = "--task.changed warn (goes on; the best policy begins anew)"
-            others = "--fresh (moves it aside) or another --run-dir"
             raise Refused(f"{told}.\nChoose {goes_on}, {others}")
         listed = [was["task_changes"]] if was.get("task_changes") else []
         if self.task_changed:

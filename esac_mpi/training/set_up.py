@@ -250,12 +250,12 @@ def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None =
         run.checkpoint(0, *active_run.gather_checkpoint(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay
-    if job.learner is not None:
-        if replay is not None:
-            run.restore_replay(replay)  # first: it may go back to the checkpoint before
-            saved = run.restored or saved
-        job.learner.load(saved.learner)
     try:
+        if job.learner is not None:
+            if replay is not None:
+                run.restore_replay(replay)  # first: it may go back to the checkpoint before
+                saved = run.restored or saved
+            job.learner.load(saved.learner)
         state.load(job.state, saved.state, replay=replay)
     except (KeyError, ValueError) as error:
         other = f"another version of {job.config.algorithm}, whose State differs: {error}"

@@ -11,6 +11,7 @@ import launchers
 import pytest
 from conftest import CORRECTED, CYCLIC, CYCLIC_ES, TINY_ES, run
 from in_process import checked, started
+from run_files import publish
 from short_runs import HOLD, elsewhere, failing, flip, snapshot
 from small_runs import shared_bytes
 
@@ -22,6 +23,7 @@ from esac_mpi.host import affinity
 from esac_mpi.learners import cpu
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.params import Params
+from esac_mpi.record import read
 from esac_mpi.training import check, set_up
 from esac_mpi.training.check import cost, directory, learner, memory, report
 from esac_mpi.training.check import ranks as surroundings
@@ -382,6 +384,12 @@ def edited(path, monkeypatch):
     monkeypatch.setattr(identity, "identity", lambda env: made)
 
 
+def resized(path, monkeypatch):
+    complete(path, monkeypatch)
+    arrays, attributes = read(path / "checkpoint.h5")
+    publish(path / "checkpoint.h5", arrays, {**attributes, "sizes": "2 4 2"})
+
+
 WARNED = [*FURTHER, "--task.changed", "warn"]
 STARTS = [  # before, options, exit code, what the check says
     (nothing, [], 0, r"a new run +ok"),
@@ -395,6 +403,7 @@ STARTS = [  # before, options, exit code, what the check says
     (damaged, FURTHER, 65, r"refused +WRONG: {path}: no readable checkpoint"),
     (in_vain, FURTHER, 1, r"failed at generation 2 +WRONG: 10 starts in a row"),
     (edited, FURTHER, 2, r"refused +WRONG: {path} .*its source \(arm\)\.\n {{8}}Choose"),
+    (resized, WARNED, 2, r"refused +WRONG: {path} .* have 2 4 2 units .*, here 3 4 3\. Choose"),
     (edited, WARNED, 0, r"goes on .* NOTE: the task has changed: its source \(arm\); the best"),
 ]
 

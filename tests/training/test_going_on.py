@@ -225,15 +225,27 @@ def test_a_checkpoint_without_what_every_version_has_is_refused(begun, capfd):
     assert statuses(begun) == before
 
 
-def test_a_finished_run_whose_replay_is_damaged_stays_finished(tmp_path, monkeypatch):
+def damage_replay(path):
+    for segment in (path / "replay").iterdir():
+        flip(segment)
+
+
+def change_learner(path):
+    """Leave the checkpoint's learner without a part, as of another version."""
+    arrays, attributes = read(path / "checkpoint.h5")
+    del arrays["learner/actor_values"]
+    publish(path / "checkpoint.h5", arrays, attributes)
+
+
+@pytest.mark.parametrize(("spoil", "code"), [(damage_replay, 65), (change_learner, 2)])
+def test_a_finished_run_that_cannot_go_on_stays_finished(tmp_path, monkeypatch, spoil, code):
     monkeypatch.setattr(replays, "SEGMENT", 10)
     line = words("--algorithm sac --sac.steps_per_generation 15 --budget.generations 2")
     line += [*TINY, "--checkpoint.every_generations", 1, "--run-dir", tmp_path / "run"]
     assert started(*line) == 0
     before = statuses(tmp_path / "run")
-    for segment in (tmp_path / "run/replay").iterdir():
-        flip(segment)
-    assert started(*line) == 65
+    spoil(tmp_path / "run")
+    assert started(*line) == code
     assert statuses(tmp_path / "run") == before
 
 
