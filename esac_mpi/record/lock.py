@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 class RunLock:
     """The lock of a run directory, from take() to close().
 
-    token: what run.lock holds while this run has it. Nobody may open that file in this process: to
-    close it would drop the lock. written: what was published so far [bytes].
+    token: what run.lock holds while this run has it. Nobody should open that file in this process:
+    to close it drops the lock until the next beat. written: what was published so far [bytes].
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,7 +95,9 @@ class RunLock:
         self.let_go()
 
     def beat(self) -> None:
-        """Touch the lock: the sign of life."""
+        """Touch the lock, the sign of life; take it again if who read it here has dropped it."""
+        with suppress(OSError, ValueError):  # where there are no locks; one that was let go
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):
             os.utime(self._lock)
 

@@ -46,6 +46,15 @@ def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path):
     run.close()
 
 
+def test_a_lock_that_a_reader_in_its_process_dropped_is_taken_again(tmp_path):
+    """As a callback does that copies the directory somewhere."""
+    run = begin(tmp_path)
+    (tmp_path / "run.lock").read_bytes()
+    run.status("running", 0)
+    assert keeps_others_out(tmp_path)
+    run.close()
+
+
 def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatch, caplog):
     slept = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append, time=time.time)
