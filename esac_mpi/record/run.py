@@ -54,7 +54,7 @@ class Run:
         self.aside: Path | None = None
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
-        self.start = ""  # see begins_from
+        self.start = str(origin.get("start", ""))  # see begins_from
         self._since = 0  # generation of the newest checkpoint at this start
         self._lock = RunLock(self.path)
         self._history = History()

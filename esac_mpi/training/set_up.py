@@ -65,16 +65,16 @@ def set_up(
         "blocks": update_pieces(config, layout),
         "sizes": " ".join(map(str, layout.sizes)),
         "discrete": int(envs.is_discrete(env)),
-        "start": "",
         "settled": " ".join([*names.split(), *values]),
     }
     end_if_wished(world)
     source = at_root(lambda: source_of(job, fresh, origin))
     job.learner = do(lambda: make_learner(params, env, initial, world))
     origin["device"] = "none" if job.learner is None else job.learner.device_name
+    origin["start"] = at_root(lambda: warm_start.take_over(source, job, origin) if source else "")
     job.run = at_root(lambda: begin(job, fresh, origin))
     try:
-        restore_everywhere(job, origin, source)
+        restore_everywhere(job, origin)
     except BaseException as error:
         if job.run:
             ended = isinstance(error, Ended) and (error.code == FINISHED or error.kind is Away)
@@ -95,13 +95,11 @@ def end_if_wished(world: World) -> None:
         raise Ended(STOPPED, f"stopped before it began ({why}); nothing was written")
 
 
-def restore_everywhere(
-    job: Job, origin: dict[str, Any], source: warm_start.Source | None = None
-) -> None:
+def restore_everywhere(job: Job, origin: dict[str, Any]) -> None:
     """Give every rank the run's state. Raises Ended, also where there is nothing to do."""
     world = job.world
     active_run.let_ranks_record(job)
-    run_together(world, lambda: restore(job, origin, source))
+    run_together(world, lambda: restore(job, origin))
     state.share(job.state, world)
     job.trained = world.from_root(job.run.wall_seconds if job.run else 0.0)
     if world.from_root(job.unevaluated is not None) and world.rank:
@@ -236,17 +234,13 @@ def run_directory(config: Config) -> Path:
     return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
-def restore(job: Job, origin: dict[str, Any], source: warm_start.Source | None = None) -> None:
+def restore(job: Job, origin: dict[str, Any]) -> None:
     """Load the checkpoint into state and learner, on rank 0; write a new run's first one."""
     run = job.run
     if run is None:
         return
     saved = run.restored
     if saved is None:
-        if source is not None:
-            found = warm_start.plan(source, job.config, job.state, job.learner, origin)
-            warm_start.take(found, job.config, job.state, job.learner)
-            run.begins_from(found.text())
         run.checkpoint(0, *active_run.gather_checkpoint(job))
         return
     replay: Any = None if job.learner is None else job.learner.replay

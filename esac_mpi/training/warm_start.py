@@ -33,6 +33,7 @@ from esac_mpi.record import Away, Checkpoint, Refused, compare_start, replays
 from esac_mpi.record.checkpoints import newest
 from esac_mpi.record.directory_check import task_changes
 from esac_mpi.record.policies import Policy
+from esac_mpi.training.active_run import Job
 
 NEVER = ("generation", "counters", "best")
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
@@ -392,6 +393,13 @@ def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[s
         if was[name] != here[name] and name not in APART
     ]
     return ", ".join(changed or task_changes(saved.attributes, now))
+
+
+def take_over(source: Source, job: Job, now: Mapping[str, Any]) -> str:
+    """Take over what a new run begins from; return what its files hold of it. Raises Unreadable."""
+    found = plan(source, job.config, job.state, job.learner, now)
+    take(found, job.config, job.state, job.learner)
+    return found.text()
 
 
 def take(found: Plan, config: Config, state: Any, learner: Any) -> None:

@@ -237,8 +237,12 @@ def change_learner(path):
     publish(path / "checkpoint.h5", arrays, attributes)
 
 
-@pytest.mark.parametrize(("spoil", "code"), [(damage_replay, 65), (change_learner, 2)])
-def test_a_finished_run_that_cannot_go_on_stays_finished(tmp_path, monkeypatch, spoil, code):
+@pytest.mark.parametrize(
+    ("spoil", "code", "begun_from"), [(damage_replay, 65, False), (change_learner, 2, True)]
+)
+def test_a_finished_run_that_cannot_go_on_stays_finished(
+    tmp_path, monkeypatch, spoil, code, begun_from
+):
     monkeypatch.setattr(replays, "SEGMENT", 10)
     line = words("--algorithm sac --sac.steps_per_generation 15 --budget.generations 2")
     line += [*TINY, "--checkpoint.every_generations", 1, "--run-dir", tmp_path / "run"]
@@ -247,6 +251,9 @@ def test_a_finished_run_that_cannot_go_on_stays_finished(tmp_path, monkeypatch, 
     spoil(tmp_path / "run")
     assert started(*line) == code
     assert statuses(tmp_path / "run") == before
+    line += ["--run-dir", tmp_path / "other", "--from", tmp_path / "run", "--seed", 1]
+    assert started(*line) == (0 if begun_from else code)
+    assert (tmp_path / "other").exists() == begun_from
 
 
 def test_ranks_that_save_nothing_leave_rank_0_the_time_to_save(tmp_path, monkeypatch):
