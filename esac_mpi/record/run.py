@@ -54,7 +54,7 @@ class Run:
         self.aside: Path | None = None
         self.starts, self.died = 1, ""
         self.checkpoint_seconds, self.checkpoint_bytes = 0.0, 0
-        self.start = str(origin.get("start", ""))  # see begins_from
+        self.start = str(origin.get("start", ""))  # where it began, JSON; "" for nowhere else
         self._since = 0  # generation of the newest checkpoint at this start
         self._lock = RunLock(self.path)
         self._history = History()
@@ -124,12 +124,8 @@ class Run:
         settled = self._attributes.get("settled", "")
         directory_check.compare(self.path, self.restored, self.config, settled)
         if self.restored is not None:
-            self.begins_from(self.restored.attributes.get("start", ""))
+            self.start = self._attributes["start"] = self.restored.attributes.get("start", "")
             self._compare_task(self.restored)
-
-    def begins_from(self, start: str) -> None:
-        """Keep where the run began, JSON, in all its files; empty for nowhere else."""
-        self.start = self._attributes["start"] = start
 
     def _compare_task(self, restored: Checkpoint) -> None:
         """Find what changed of the task since the checkpoint; refuse it by task.changed."""
