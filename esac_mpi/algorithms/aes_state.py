@@ -85,9 +85,11 @@ class State(Progress):
         return not self.arrived
 
     def compare_no_more(self, another_task: bool = False) -> None:
-        """Forget the mean's return if the task is another."""
+        """Forget returns if the task is another; tasks that begin again play the mean, too."""
         if another_task:
-            self.mean_known = 0
+            self.mean_return, self.mean_told, self.mean_known = np.nan, 0, 0
+            self.task_plays[:-1] = self.task_plays[-1]  # the critic's has stayed mean_episodes
+            self.ring_fitness[:] = np.nan
 
     def follow(self, history: Mapping[str, np.ndarray]) -> bool:
         """List in `due` the workers of the results that follow in a record, the critic's too.

@@ -64,6 +64,11 @@ class State(Progress):
     # int64 [m - c] which candidates come after them
     candidates: np.ndarray = field(metadata=mark(part=ANEW))
 
+    def compare_no_more(self, another_task: bool = False) -> None:
+        """Let nobody stay whose fitness is that of another task."""
+        if another_task:
+            self.kept, self.candidates = self.kept[:0], np.arange(len(self.individuals))
+
 
 Now = Generation[State, Any]  # CEM-RL's has a learner
 

@@ -77,8 +77,11 @@ class State(Evolving):
         return self.theta_sac if kind == SAC_COPY else self.children[kind - CHILD]
 
     def compare_no_more(self, another_task: bool = False) -> None:
-        """Forget the returns that resimulated episodes are compared with."""
+        """Forget returns: of resimulated episodes; of another task also SAC's, and of tests."""
         self.flight.replayed_returns = np.full_like(self.flight.replayed_returns, np.nan)
+        if another_task:
+            self.learner_return = -math.inf
+            self.transfer.trials_won, self.transfer.start_return = 0, math.nan
 
 
 Now: TypeAlias = Generation[State, Learner]

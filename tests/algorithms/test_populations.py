@@ -4,7 +4,8 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from small_runs import Ending, arguments, made, raising, shared_bytes
+from conftest import TIMED
+from small_runs import PENDULUM, Ending, arguments, begun, made, raising, shared_bytes
 from whole_runs import assert_same_run, killed_at
 from words import words
 
@@ -91,6 +92,45 @@ def test_without_a_finite_return_the_run_ends_as_it_was(name, before, world):
     with pytest.raises(NoFiniteReturn, match=f"generation {before + 1}: the return of no"):
         small.generation()
     np.testing.assert_equal(small.saved(), saved)
+
+
+class Priced(Ending):
+    """Ending that pays `price` at each step, too; its own rewards are from -12 to 0."""
+
+    price = 0.0
+
+    def step(self, action):
+        observation, reward, *ends = super().step(action)
+        return observation, reward + self.price, *ends
+
+
+AES = "--aes_rl.workers 3 --aes_rl.start_steps 0 --aes_rl.mean_rule"
+PLAIN = "--esac.reward_shift 0 --esac.observation_normalisation false --esac.resimulated better"
+COMPARED = {  # options, and the columns of a row that have returns which are compared
+    "cem": (words("--cem.importance_mixing true --cem.damp 0.1 --cem.damp_limit 0.1"), "fitness"),
+    "aes_rl": (words(f"{AES} full_move --aes_rl.variance_rule success"), "mean_return"),
+    "aes_rl by ranks": (words(f"{AES} rank_oldest --aes_rl.ring_size 20"), "ring_fitness"),
+    "esac": ([*TIMED, *words(PLAIN)], "learner_return"),
+}
+
+
+@pytest.mark.parametrize("case", COMPARED)
+def test_in_a_task_that_changed_no_return_of_before_is_compared(case, world):
+    more, column = COMPARED[case]
+    line = ["--algorithm", case.split()[0], *PENDULUM, *more]
+    small = begun(world, line, Priced(), Priced())
+    for _ in range(6):
+        row = small.generation()
+    assert np.nanmax({**vars(small.state), **row}[column]) > -200
+    saved = {name: array.copy() for name, array in small.saved().items()}
+    world.end_background()  # as in a new process
+    world.end_dispatch()
+    small = begun(world, line, Priced(), Priced())
+    small.load(saved)
+    small.state.compare_no_more(another_task=True)
+    small.env.price = small.params.own_env.price = -1000.0
+    assert np.nanmax({**vars(small.state), **small.generation()}[column]) < -1000
+    world.end_background()
 
 
 # of one process each, in the generations after the checkpoint that it goes on from,
