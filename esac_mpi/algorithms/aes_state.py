@@ -61,8 +61,9 @@ class State(Progress):
     damp: float = field(metadata=mark(later=True, part=ANEW))  # epsilon of Eq. (2)
     # int64 [n] workers told next, by a record
     due: np.ndarray = field(metadata=BEGUN)
-    mean_return: float = np.nan  # of the mean, the newest one whose return is known
-    length_of_mean: float = 0.0  # of its episodes [steps]
+    # of the mean, the newest one whose return is known
+    mean_return: float = field(default=np.nan, metadata=BEGINS_ANEW)
+    length_of_mean: float = field(default=0.0, metadata=BEGINS_ANEW)  # of its episodes [steps]
     mean_told: int = field(default=0, metadata=BEGINS_ANEW)  # arrivals before that mean
     # 1 = that is the mean as it stands
     mean_known: int = field(default=0, metadata=BEGINS_ANEW)
