@@ -170,18 +170,24 @@ def adapt_sigma(sigma: float, first: float, members: np.ndarray, centre: np.ndar
     return min(max(adapted, first / SIGMA_SPAN), first * SIGMA_SPAN)
 
 
-def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]]) -> np.ndarray:
-    """Return which rows a child takes from its winner, bool [rows of all tensors].
+def exchanges(
+    random: np.random.Generator, length: int, matrix: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw rows of a tensor to exchange, int64 [n], and in which of two directions, bool [n].
 
-    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its
-    length for a vector; an exchange picks a row and, with probability 1/2, takes the winner's.
+    n is uniform, below twice the rows of a matrix and below the length of a vector.
     """
+    count = random.integers(2 * length if matrix else length)
+    return random.integers(length, size=count), random.random(count) < 0.5
+
+
+def exchanged_rows(random: np.random.Generator, shapes: Iterable[tuple[int, ...]]) -> np.ndarray:
+    """Return which rows a child takes from its winner, bool [rows of all tensors]."""
     parts = []
     for length, *columns in shapes:
         taken = np.zeros(length, bool)
-        exchanges = random.integers(2 * length if columns else length)
-        rows = random.integers(length, size=exchanges)
-        taken[rows[random.random(exchanges) < 0.5]] = True
+        rows, to_child = exchanges(random, length, bool(columns))
+        taken[rows[to_child]] = True
         parts.append(taken)
     return np.concatenate(parts)
 

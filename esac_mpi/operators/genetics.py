@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from esac_mpi.config import ERL, exact
+from esac_mpi.operators.evolution import exchanges
 from esac_mpi.operators.policy import Layout
 
 LARGEST_WEIGHT = 1e6  # that a mutation leaves
@@ -30,29 +31,17 @@ def n_point(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the two children of an n-point crossover, float32 [d] each.
 
-    Each tensor sees a uniform number of exchanges, below twice its rows for a matrix and below its
-    length for a vector; an exchange picks a row and, with probability 1/2, copies the first
-    child's over the second's, else the reverse.
+    Each exchange of `evolution.exchanges` copies a row of the first child over the second's, or the
+    reverse. Only the first one of a row counts: after it both children have the same.
     """
     children = first.copy(), second.copy()
     for one, other in zip(*(layout.views(child) for child in children), strict=True):
-        rows, forward = _exchanges(random, len(one), one.ndim == 2)
+        drawn, forward = exchanges(random, len(one), one.ndim == 2)
+        rows, earliest = np.unique(drawn, return_index=True)
+        forward = forward[earliest]
         other[rows[forward]] = one[rows[forward]]
         one[rows[~forward]] = other[rows[~forward]]
     return children
-
-
-def _exchanges(
-    random: np.random.Generator, length: int, matrix: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw rows to exchange, int64 [n], and whether the first child's stays, bool [n].
-
-    Only the first exchange of a row counts: after it both children have the same.
-    """
-    count = random.integers(2 * length if matrix else length)
-    rows, forward = random.integers(length, size=count), random.random(count) < 0.5
-    distinct, earliest = np.unique(rows, return_index=True)
-    return distinct, forward[earliest]
 
 
 def gaussian(
