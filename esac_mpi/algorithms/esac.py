@@ -48,8 +48,9 @@ No offspring's parameters travel: a winner is rebuilt from (parent, seed, sign, 
 is needed.
 
 Every part can be taken out or exchanged alone, each by one field: `crossover = "off"`,
-`sigma_rule`, `sac_copies = 0`, `sac_phases`, `p_sac_annealed`, `winner_selection`,
-`sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or `transfer`.
+`sigma_rule`, `sac_copies = 0`, `sac_phases` (with `transfer = "off"`), `p_sac_annealed`,
+`winner_selection`, `sac_copy_noise`, `winner_pull = 0`, and in place of the last `gradient` or
+`transfer`.
 """
 
 from dataclasses import dataclass
