@@ -114,7 +114,8 @@ def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
             own = [base for base in classes if base.__module__ == SCRIPT]
             content = "".join(sorted(map(_text, own))).encode()
         elif content:
-            waiting |= _imported_names(ast.parse(content), name)
+            with suppress(SyntaxError, ValueError):  # edited since, and no Python now
+                waiting |= _imported_names(ast.parse(content), name)
         if content:
             found[name] = sha256(content).hexdigest()[:8]
     return found

@@ -372,9 +372,10 @@ def test_a_task_edited_since_its_import_is_refused(tmp_path, monkeypatch):
     given = {"task.id": "task_to_edit:ToEdit-v0"}
     train(tmp_path / "a", **given)
     train(tmp_path / "b", **given)
-    file.write_text(EDITED.replace("1.0", "2.0"))
-    with pytest.raises(WrongUsage, match="task_to_edit was edited since it was imported here"):
-        train(tmp_path / "c", **given)
+    for edited in (f"{EDITED}def (", EDITED.replace("1.0", "2.0")):
+        file.write_text(edited)
+        with pytest.raises(WrongUsage, match="task_to_edit was edited since it was imported here"):
+            train(tmp_path / "c", **given)
     assert not (tmp_path / "c").exists()
     gymnasium.registry.pop("ToEdit-v0")
     importlib.invalidate_caches()
