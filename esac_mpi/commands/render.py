@@ -61,12 +61,13 @@ def show(env: envs.Env, policy: Any, options: Any, out: Path, video: Path | None
             options.degrees, generator(options.seed, Purpose.EPISODE)
         )
     # 1.1 s of 0.02 s each are 55, and 55.00000000000001 by floats
-    cap = math.ceil(options.seconds / step - 1e-9)
+    cap = math.ceil(min(options.seconds / step, env.horizon) - 1e-9)
     # below the same, to the bit
     length = watched(stage.Watched(env, tilt=start), policy, episode_seed, cap=cap).episodic_length
     if not length:
         raise Unusable(f"{env.id}: no start of seed {options.seed}: {env.not_finite or 'unstable'}")
-    wanted = np.unique(np.linspace(0, length, options.frames).round()).astype(int)
+    frames = min(options.frames, length + 1)
+    wanted = np.unique(np.linspace(0, length, frames).round()).astype(int)
     stride, strip = max(1, round(1 / (RATE * step))), []
     camera = stage.Camera(env)
     try:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.envs import Env
+from esac_mpi.envs import Env, UnstablePhysics
 from esac_mpi.policies.stage import library, simulator
 
 NOISE = 0.1  # joints are within this of the model's own pose [rad]
@@ -32,7 +32,10 @@ class Body:
             raise Unusable(f"{env.id}: {root}: there is nothing to tilt")
         self._free = kinds[self._joint] == FREE
         self._body = int(self._model.jnt_bodyid[self._joint])
-        start = env.reset(0)
+        try:
+            start = env.reset(0)
+        except UnstablePhysics as error:
+            raise Unusable(f"{env.id}: no start to tilt: {env.not_finite or error}") from error
         try:
             known = np.array_equal(start, self._observation())
         except Exception:  # its _get_obs takes something, gives no numbers, or does something else

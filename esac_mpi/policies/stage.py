@@ -70,11 +70,12 @@ def seconds_per_step(env: Env) -> float:
     """Return the simulated time of a step [s]; of a second for 50 where a task does not tell."""
     task = library(env)
     told: list[Any] = [getattr(task, name, None) for name in ("control_timestep", "dt")]
-    for step in told:
-        with suppress(TypeError, ValueError):  # a task's own may be anything
+    rate: Any = getattr(task, "metadata", {}).get("render_fps")
+    for step in (*told, lambda: 1 / rate):
+        with suppress(TypeError, ValueError, ZeroDivisionError):  # a task's own may be anything
             if 0 < (seconds := float(step() if callable(step) else step)) < math.inf:
                 return seconds
-    return 1 / (getattr(task, "metadata", {}).get("render_fps") or 50)
+    return 1 / 50
 
 
 class Camera:
@@ -124,7 +125,7 @@ class Camera:
         except Exception as error:  # each library has its own
             said, where = describe_error(error)
             raise Unusable(f"{self._env.id}: its render() fails: {said} ({where})") from error
-        if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+        if picture.dtype != np.uint8 or picture.shape[2:] != (3,) or not picture.size:
             wanted = "uint8 [height, width, 3]"
             raise Unusable(f"{self._env.id}: its render() gave no picture, {wanted}")
         return picture

@@ -10,6 +10,7 @@ import own_envs
 import pytest
 from commands import command, tool
 from conftest import ROOT
+from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.spaces import Box, Dict
 from saved_policies import constant
 
@@ -190,6 +191,10 @@ def test_a_start_that_is_not_finite_has_no_picture(tmp_path, monkeypatch, call):
     monkeypatch.setattr(own_envs.Blinded, "observe", lambda env: np.full(3, np.nan, np.float32))
     said = call("render", path, code=2).err
     assert said == "own_envs:Blinded-v0: no start of seed 0: observation[0] is nan\n"
+    path = hopping(tmp_path, 0.0, 0.0, 0.0)[-1]
+    monkeypatch.setattr(HopperEnv, "_get_obs", lambda env: np.full(11, np.nan))
+    said = call("render", path, "--trials=2", code=2).err
+    assert said == "Hopper-v5: no start to tilt: observation[0] is nan\n"
 
 
 def test_files_that_cannot_be_written_are_refused_before_anything_is_drawn(
@@ -211,6 +216,9 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     assert stage.simulator(env) is None
     for task.dt in (None, 0.0, "0.1 s", lambda last: 1.0):
         assert stage.seconds_per_step(env) == 1 / 50
+    for rate in ("30", [30], -30, np.inf, np.nan, 0):
+        task.metadata = {**metadata, "render_fps": rate}
+        assert stage.seconds_per_step(env) == 1 / 50
     task.dt, task.control_timestep = lambda: 0.1, None
     assert stage.seconds_per_step(env) == 0.1
     task.control_timestep = 0.2
@@ -219,8 +227,9 @@ def test_what_a_task_calls_a_model_or_a_picture_may_be_none():
     with pytest.raises(Unusable, match="Own-v0 has no picture"):
         stage.Camera(env)
     task.metadata = metadata
-    with pytest.raises(Unusable, match=r"Own-v0: its render\(\) gave no picture"):
-        stage.Camera(env).picture()
+    for task.render in (lambda: None, lambda: np.zeros((0, 3, 3), np.uint8)):
+        with pytest.raises(Unusable, match=r"Own-v0: its render\(\) gave no picture"):
+            stage.Camera(env).picture()
     task.render = lambda: gymnasium.Env().render()
     with pytest.raises(Unusable, match=r"its render\(\) fails: NotImplementedError \(.*, line"):
         stage.Camera(env).picture()
@@ -285,6 +294,7 @@ def test_strip_of_a_box2d_task(tmp_path, monkeypatch, call):
     image = pytest.importorskip("PIL.Image")
     monkeypatch.setattr(stage, "choose_gl", lambda: None)  # it needs none
     path = constant(tmp_path / "p.h5", "LunarLanderContinuous-v3", [0.0, 0.0])
+    call("render", path, "--seconds=1e308", "--frames", 10**30)
     call("render", path, "--seconds=1", "--frames=2")
     with image.open(tmp_path / "strip.png") as picture:
         assert picture.size == (2 * 480 + render.GAP, 320)  # 600 x 400 in the height of a strip
