@@ -75,7 +75,7 @@ def translate_errors(id: str, what: str) -> Iterator[None]:
         raise TaskError(str(error)) from error
     except BaseException as error:
         said, where = describe_error(error)
-        hint = f"; {RETURNED}" if "to unpack" in said else ""
+        hint = f"; {RETURNED}" if "unpack" in said and "/gymnasium/envs/" not in where else ""
         if isinstance(error, FileNotFoundError) and not os.path.isabs(str(error.filename or "/")):
             place = f"{directory()}, to which a task is brought back"
             hint = f"; looked for in {place}: name the file in full"
@@ -257,6 +257,8 @@ def task_horizon(id: str, own: float, requested: int, remedy: str = "") -> int:
     if limit == math.inf:
         found = f"{id} has no time limit. Evaluate it with --horizon; to train, set task.horizon"
         raise TaskError(f"{found}{remedy}.")
+    if not 1 <= limit < 2**63:
+        raise TaskError(f"{id}: its time limit of {limit} steps must be from 1 to 2**63 - 1.")
     return int(limit)
 
 

@@ -10,6 +10,7 @@ there, to the same bits.
 
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,16 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Space, Tuple, flatten
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Tuple,
+    flatten,
+)
 from gymnasium.wrappers import TimeLimit
 
 from esac_mpi.envs import (
@@ -168,7 +178,10 @@ def _is_partial(numbers: Any) -> bool:
 
 def _import_module(id: str) -> None:
     """Import the module of module:EnvId, without dm_control's warning on every rank."""
-    module = id.rpartition(":")[0]
+    module, colon, _ = id.rpartition(":")
+    if colon and re.search(r"^$|^\.|/|\.py$", module):
+        named = "that of mine.py here is mine, that of arms/mine.py is arms.mine"
+        raise TaskError(f"{id}: '{module}' is no module's name; {named}.")
     if module and module not in sys.modules:
         # GLFW's: there is no display, which dm_control looks for
         warnings.filterwarnings("ignore", message=r"\(65550\)")
@@ -207,7 +220,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
 def _flatten(id: str, space: Space[Any], observation: Any) -> Any:
     """Flatten an observation. Raises TaskError for one that is not of its space."""
     try:
-        _check_choices(space, observation)
+        _check_parts(space, observation)
         return flatten(space, observation)
     except Exception as error:
         raise TaskError(
@@ -215,17 +228,22 @@ def _flatten(id: str, space: Space[Any], observation: Any) -> Any:
         ) from error
 
 
-def _check_choices(space: Space[Any], observation: Any) -> None:
-    """Raise ValueError for a choice that there is not: `flatten` may take it for another one."""
+def _check_parts(space: Space[Any], observation: Any) -> None:
+    """Raise ValueError for what `flatten` would take for something else, or take a part of."""
     if isinstance(space, Dict | Tuple):
         parts: Any = space if isinstance(space, Dict) else dict(enumerate(space))
         for name, part in parts.items():
-            _check_choices(part, observation[name])
+            _check_parts(part, observation[name])
     elif isinstance(space, Discrete | MultiDiscrete):
         place = np.asarray(observation) - space.start
         count = space.n if isinstance(space, Discrete) else space.nvec
         if not ((place >= 0) & (place < count)).all():
             raise ValueError(f"{observation} is no choice of {space}")
+    elif isinstance(space, Box | MultiBinary):
+        seen, whole = np.asanyarray(observation), np.issubdtype(space.dtype, np.integer)
+        cut = whole and seen.dtype != space.dtype and (seen != seen.astype(space.dtype)).any()
+        if cut or _is_partial(seen) or seen.size != math.prod(space.shape):
+            raise ValueError(f"not of {space}: {observation!r:.80}")
 
 
 def _suggest(id: str) -> str:

@@ -115,6 +115,8 @@ def why_not_imported(error: Exception) -> str:
 
 def describe_error(error: BaseException) -> tuple[str, str]:
     """Return an error's kind and first line, and the line of code that raised it."""
+    if isinstance(error.__cause__, StopIteration):  # which leaves no generator as it is
+        error = error.__cause__
     frame, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
     try:
         said = f"{kind}: {error}".splitlines()[0].removesuffix(": ")
