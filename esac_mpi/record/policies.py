@@ -14,7 +14,7 @@ from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.host.errors import Absent, Unreadable
 from esac_mpi.host.log import figures
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import POLICY, is_run, is_there
+from esac_mpi.host.run_directory import POLICY, is_of_run, is_run, is_there
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout, Normaliser, round_inward
 from esac_mpi.record.files import image, read, replace
@@ -74,8 +74,13 @@ class Policy(policy.Policy):
         layers: weight [out, in] and bias [out] of each layer, input first. low, high: bounds of the
         task's actions [action]. task: its id. activation, output: as in [policy]. normaliser: mean
         and standard deviation [observation] of what the network sees standardised. task_kwargs: as
-        [task.kwargs]. Raises ValueError, Unsaved.
+        [task.kwargs]. Raises ValueError, also for a file of a run, and Unsaved.
         """
+        path = read_path(path, ValueError)
+        if is_of_run(path):
+            raise ValueError(f"{path}: a file of a run, which stays; choose another")
+        if not isinstance(task, str) or not task:
+            raise ValueError(f"task must be the id of a task, got {task!r}")
         shapes = [np.atleast_1d(layer).shape for layer in layers]
         sizes = [*(weight[-1] for weight in shapes[:1]), *(bias[0] for bias in shapes[1::2])]
         wanted = [shape for i, o in pairwise(sizes) for shape in ((o, i), (o,))]
@@ -97,13 +102,13 @@ class Policy(policy.Policy):
         }
         about |= {**ranges, "policy": "imported", "generation": 0, "episodic_return": math.nan}
         if normaliser is not None:
-            standard = [_vector(part, sizes[0], "a normaliser") for part in normaliser]
-            if not (standard[1] > 0).all():
+            mean, std = (_vector(part, sizes[0], "a normaliser") for part in normaliser)
+            if not (std > 0).all():
                 raise ValueError("a normaliser's standard deviations must be above 0")
-            about |= dict(zip(STANDARD, standard, strict=True))
+            about |= zip(STANDARD, (mean, std), strict=True)
         theta = np.concatenate([np.ravel(layer) for layer in layers])
         theta = _vector(theta, theta.size, "layers")
-        policy = cls(read_path(path, ValueError), theta, about)
+        policy = cls(path, theta, about)
         arrays = {name: about.pop(name) for name in STANDARD if name in about}
         replace(policy.path, image({"theta": theta, **arrays}, about).parts)
         return policy

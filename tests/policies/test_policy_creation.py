@@ -46,6 +46,8 @@ def test_the_home_directory_is_found(tmp_path, monkeypatch):
         (LAYERS, {"low": BOUNDS["high"]}, "low must be below high"),
         (LAYERS, {"normaliser": (np.zeros(2), np.zeros(1))}, r"normaliser must be .* \[2\]"),
         (LAYERS, {"normaliser": (np.zeros(2), np.zeros(2))}, "above 0"),
+        (LAYERS, {"normaliser": (np.zeros(2),)}, "expected 2, got 1"),
+        (LAYERS, {"task": None}, "task must be the id of a task, got None"),
         (LAYERS, {"task_kwargs": {"g": np.ones(2)}}, "task_kwargs must be a table"),
         (LAYERS, {"activation": "elu"}, "activation must be tanh or relu"),
         (LAYERS, {"output": "linear"}, "output must be tanh or clip"),
@@ -55,6 +57,15 @@ def test_what_does_not_fit_together_is_refused_and_not_written(tmp_path, layers,
     with pytest.raises(ValueError, match=message):
         Policy.create(tmp_path / "made.h5", layers, **{"task": "Nowhere-v0", **BOUNDS, **changed})
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["policy.h5", "checkpoint.h5"])
+def test_a_file_of_a_run_stays(tmp_path, name):
+    for file in ("run.lock", name):
+        (tmp_path / file).write_text("kept")
+    with pytest.raises(ValueError, match=f"{name}: a file of a run, which stays"):
+        Policy.create(tmp_path / name, LAYERS, **BOUNDS, task="Nowhere-v0")
+    assert (tmp_path / name).read_text() == "kept"
 
 
 @pytest.mark.parametrize("library", ["SAC", "TD3", "PPO"])
