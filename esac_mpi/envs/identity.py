@@ -27,7 +27,8 @@ PHYSICS = ("dm_control.mujoco.engine", "Physics")
 LISTED = 50  # modules named one by one
 SCRIPT = "__main__"  # the module that Python was started with
 SCRIPT_ENTRY = "script"  # what a run records of it under; earlier versions: SCRIPT
-# attribute of a module: the spec it was imported by, and its digest then
+# attribute of a module: the spec it was imported by, and its digest then; of a script's class,
+# that class and its text
 FIRST_SEEN = "__esac_mpi_first_seen__"
 
 
@@ -75,15 +76,20 @@ def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
 
 def edited_modules(env: Env) -> list[str]:
     """Name a task's own modules whose files changed since this process first looked at them."""
-    found = []
-    for name, digest in _digests(env.id, getattr(env, "layers", [])).items():
-        module = sys.modules[name]
-        spec, was = getattr(module, FIRST_SEEN, (None, digest))
-        if spec is module.__spec__ and was != digest:
-            found.append(name)
-        elif spec is not module.__spec__:  # at the first look, or after a reload
-            setattr(module, FIRST_SEEN, (module.__spec__, digest))
-    return found
+    layers, found = getattr(env, "layers", []), set()
+    digests = _digests(env.id, layers)
+    parts: list[tuple[str, Any, Any, str]] = []
+    if digests.pop(SCRIPT, ""):  # its digest is of this task's classes alone
+        parts += [(SCRIPT, kind, kind, _text(kind)) for kind in _classes(layers, SCRIPT)]
+    for name, digest in digests.items():
+        parts.append((name, sys.modules[name], sys.modules[name].__spec__, digest))
+    for name, holder, made, digest in parts:
+        by, was = vars(holder).get(FIRST_SEEN, (FIRST_SEEN, digest))
+        if by is not made:  # at the first look, or after a reload
+            setattr(holder, FIRST_SEEN, (made, digest))
+        elif was != digest:
+            found.add(name)
+    return sorted(found)
 
 
 def source(id: str, layers: Iterable[Any]) -> str:
@@ -98,8 +104,7 @@ def source(id: str, layers: Iterable[Any]) -> str:
 def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
     """Digest each module of a task's own source."""
     waiting = {id.partition(":")[0]} if ":" in id else set()
-    classes = {base for layer in layers for base in type(layer).__mro__}
-    waiting |= {base.__module__ for base in classes}
+    waiting |= {base.__module__ for base in _classes(layers)}
     for layer in layers:
         spec = getattr(layer, "__dict__", {}).get("spec")  # a wrapper's would be a copy
         if spec is not None:
@@ -111,8 +116,7 @@ def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
         seen.add(name)
         content = _read_own(name, packages)
         if name == SCRIPT and content:
-            own = [base for base in classes if base.__module__ == SCRIPT]
-            content = "".join(sorted(map(_text, own))).encode()
+            content = "".join(sorted(map(_text, _classes(layers, SCRIPT)))).encode()
         elif content:
             with suppress(SyntaxError, ValueError):  # edited since, and no Python now
                 waiting |= _imported_names(ast.parse(content), name)
@@ -121,11 +125,17 @@ def _digests(id: str, layers: Iterable[Any]) -> dict[str, str]:
     return found
 
 
+def _classes(layers: Iterable[Any], module: str = "") -> set[type]:
+    """List the classes of a task's layers, or those of a module."""
+    bases = {base for layer in layers for base in type(layer).__mro__}
+    return {base for base in bases if base.__module__ == module or not module}
+
+
 def _text(kind: type) -> str:
     """Read the source of a class, its name where it has none."""
     try:
         return inspect.getsource(kind)
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError):
         return kind.__qualname__
 
 

@@ -3,7 +3,8 @@
 import importlib
 import re
 import sys
-from types import ModuleType
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
 
 import gymnasium
 import mujoco
@@ -406,6 +407,25 @@ def test_of_a_script_the_tasks_class_counts(tmp_path, monkeypatch, was, now, cou
         found.add(identity.source("Arm-v0", [arm()]))
     assert all(each.startswith("script ") for each in found)
     assert len(found) == 1 + counts
+
+
+@pytest.mark.parametrize("spec", [None, ModuleSpec("study", None)])  # python -m study has one
+def test_each_class_of_a_script_is_looked_at_by_itself(tmp_path, monkeypatch, spec):
+    script = ModuleType("__main__")
+    script.__file__, script.__spec__ = str(tmp_path / "study.py"), spec
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    kinds = [type(n, (gymnasium.Env,), {"__module__": "__main__"}) for n in ("Arm", "Leg")]
+
+    def edited(text):
+        (tmp_path / "study.py").write_text(text)
+        tasks = [SimpleNamespace(id=f"{kind.__name__}-v0", layers=[kind()]) for kind in kinds]
+        return [identity.edited_modules(task) for task in tasks]
+
+    both = SCRIPT + SCRIPT.replace("Arm", "Leg")
+    assert edited(both) == edited(both) == [[], []]
+    assert edited(both.replace("= 1", "= 2", 1)) == [["__main__"], []]
+    assert edited(both.replace("= 1", "= (")) == [["__main__"], ["__main__"]]
+    assert edited(both) == [[], []]
 
 
 def test_a_task_that_fails_as_it_is_let_go_of_fails_no_run(tmp_path, monkeypatch):
