@@ -37,7 +37,7 @@ from esac_mpi import Policy
 from esac_mpi.analysis import command, histories
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.host.paths import read_path, whole_file
+from esac_mpi.host.paths import has_suffix, read_path, whole_file
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, allowed, difference
 
 ACTS_OTHERWISE = 1  # exit code
@@ -103,6 +103,8 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
     out = out if out.suffix else out.with_suffix(suffix)  # some libraries add it, others do not
     if os.path.realpath(out) == os.path.realpath(policy.path):
         raise Unusable(f"{out}: the policy itself, which stays; choose another --out")
+    if has_suffix(out, *{".h5", *(other for _, other in FORMATS.values())} - {suffix}):
+        raise Unusable(f"--out {out}: the name of another format; this one's is {suffix}")
     with whole_file(out) as file:
         found, most = difference(policy, write(policy, file)), allowed(policy)
         limit = (

@@ -155,6 +155,8 @@ def test_where_a_policy_is_written_is_made_or_named(tmp_path, call):
         (path / "p.npz", f"{path}: File exists; choose another --out"),
         (tmp_path, f"{tmp_path}: a directory; name the file in it"),
         (path, f"{path}: the policy itself, which stays; choose another --out"),
+        ("o.h5", "--out o.h5: the name of another format; this one's is .npz"),
+        ("o.ONNX", "--out o.ONNX: the name of another format; this one's is .npz"),
     ):
         assert call("export", path, "--format=npz", "--out", out, code=2).err == f"{said}\n"
     assert path.read_bytes() == before
