@@ -147,8 +147,9 @@ class Learner(Table):
     MKL's fast path on AMD (mkl), torch. auto: the first that is possible; the run keeps it
     (docs/results/performance.md)."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    """Matrix products of the updates: tf32 rounds to 10 bits (a GPU's alone); bf16 multiplies in
-    bfloat16. All else is in float32 (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
+    """Matrix products of the learner's updates: tf32 rounds to 10 bits (a GPU's alone); bf16
+    multiplies in bfloat16. All else is in float32, also what ranks teach individuals and children
+    (Micikevicius et al. 2018; Kalamkar et al. 2019)."""
 
 
 @dataclass(frozen=True)
