@@ -24,7 +24,6 @@ KERNELS = (  # variables by which libraries take other kernels than the CPU's, o
     "OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE", "MKL_CBWR",
     "ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "NPY_DISABLE_CPU_FEATURES",
 )  # fmt: skip
-version = cache(metadata.version)  # of what is imported: an upgrade under it changes nothing
 
 
 def gather(
@@ -112,11 +111,17 @@ def versions(algorithm: str = "", own: Iterable[str] = ("stable_baselines3",)) -
     own: packages named only where they are loaded.
     """
     packages = ["numpy", "torch", "gymnasium", "mujoco", "dm_control", "h5py", "mpi4py"]
-    there = (name for name in own if name in sys.modules)
-    packages += [name for name in there if list(metadata.distributions(name=name))]
+    packages += [name for name in own if name in sys.modules]
     if algorithm in POINTS and (package := POINTS[algorithm].dist):
         packages.append(package.name)
-    return ", ".join([f"esac_mpi {__version__}", *(f"{name} {version(name)}" for name in packages)])
+    found = (f"{name} {version(name)}" for name in packages if version(name))
+    return ", ".join([f"esac_mpi {__version__}", *found])
+
+
+@cache
+def version(package: str) -> str:
+    """Read the version of what was imported; "" for what was loaded without being installed."""
+    return next((found.version for found in metadata.distributions(name=package)), "")
 
 
 def git_commit(checkout: Path = Path(__file__).parents[2]) -> str:
