@@ -167,7 +167,7 @@ def give_up_unsaved(job: Job) -> None:
 def describe_saved(job: Job) -> str:
     """Say which generation is saved, and in which file. Rank 0 only."""
     assert job.run is not None
-    place, names = job.run.path, (CHECKPOINT, PREVIOUS)[not job.run.sound :]
+    place, names = job.run.path, (CHECKPOINT, PREVIOUS) if job.run.sound else (PREVIOUS,)
     file = next((place / name for name in names if is_there(place / name)), None)
     if not file:
         return f"nothing is saved in {place}"
