@@ -126,6 +126,13 @@ class CEMRL(Critics, CEM):
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept, once on every node [transitions]. C; A: 200,000."""
 
+    def problems(self, table: str, config: Whole) -> Iterator[Problem]:
+        """Yield also why gradients would train nobody."""
+        yield from super().problems(table, config)
+        if self.trained_fraction and not individuals(self)[1]:
+            n = self.population_size
+            yield "trained_fraction", f"none of {n} individuals; 0 for none, or at least {1 / n:.2g}"
+
 
 def individuals(table: CEM) -> tuple[int, int]:
     """Count the elites, and the individuals that gradients train."""

@@ -24,6 +24,7 @@ from esac_mpi.config.exact import exact
 from esac_mpi.config.table import (
     NOT_ZERO,
     SURVIVAL,
+    Above,
     OnlyWith,
     OnlyWithOne,
     Problem,
@@ -185,7 +186,7 @@ class ESAC(Evolution):
     """SAC phases from a transfer to the next test [phases]."""
     transfer_wins: Annotated[PositiveInt, TESTED] = 3
     """Tests in a row that theta_sac must win for a transfer; 3 of 50 are won by chance [tests]."""
-    transfer_at_once: Annotated[bool, TESTED] = True
+    transfer_at_once: Annotated[bool, TESTED, OnlyWith(transfer_wins=Above(1))] = True
     """Transfer after a single test, too, if theta_sac wins it, its mean there exceeds the return of
     every member but SAC's copies, and it leads by more than theta_es has gained since its start or
     the last transfer. Ours; docs/explain/esac.md."""
@@ -280,6 +281,9 @@ class ESAC(Evolution):
             remedy = "lower esac.winner_fraction or esac.sac_copies, or raise esac.population_size"
             crowd = f"{children} crossover children + {copies} SAC copies > {have} slots"
             yield "", f"{crowd}; {remedy}"
+        if self.winner_fraction and not winners(self):
+            none = f"no winner among {self.population_size} members"
+            yield "winner_fraction", f"{none}; 0 for none, or at least {1 / self.population_size:.2g}"
         unperturbed = children if self.winner_selection == "hard" else 0
         if not self.sac_copy_noise:
             unperturbed += copies

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 from esac_mpi.config.bounds import NON_NEGATIVE
 
@@ -30,14 +30,22 @@ class Whole(Protocol):
         """The table of that name."""
 
 
-class NotZero(tuple[str, ...]):
-    """The values that another field of numbers must have: all but 0; in these words."""
+class Above(tuple[str, ...]):
+    """The values that another field of numbers must have: those above a limit; in these words."""
+
+    limit: int
+
+    def __new__(cls, limit: int) -> Self:
+        """Say it in words."""
+        found = super().__new__(cls, (f"a number above {limit}",))
+        found.limit = limit
+        return found
 
     def __contains__(self, value: object) -> bool:
-        return value != 0
+        return isinstance(value, int | float) and value > self.limit
 
 
-NOT_ZERO = NotZero(("a number above 0",))
+NOT_ZERO = Above(0)
 
 
 class OnlyWith:

@@ -14,7 +14,7 @@ from warm_starts import OFF_POLICY, options
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, amend, load, reads
-from esac_mpi.config.table import NOT_ZERO
+from esac_mpi.config.table import Above
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
@@ -43,7 +43,7 @@ CASES = [  # together they leave each field unread for each reason that there is
      "esac.observation_normalisation": True},
     {"algorithm": "esac", "esac.p_sac_annealed": False},
     {"algorithm": "esac", "esac.transfer": "tested", "esac.sigma_rule": "one_fifth",
-     "esac.population_size": 8},
+     "esac.transfer_wins": 1, "esac.population_size": 8},
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
     {"algorithm": "esac", "esac.winner_fraction": 0.0}, {"algorithm": "td3"},
     {"algorithm": "td3", "td3.episodes_on": "ranks", "td3.policy_noise": 0.0},
@@ -109,7 +109,7 @@ def test_the_declarations_name_what_exists():
     values = dict(config.flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():
-            if allowed is NOT_ZERO:
+            if isinstance(allowed, Above):
                 assert not {type(values[name]), *get_args(config.hint(name))} & {bool, str}
                 continue
             assert {*allowed} < possible(config.hint(name)), name

@@ -10,6 +10,7 @@ from esac_mpi.config import ConfigError, load
 IMPOSSIBLE = """\
 esac --esac.population_size 7: must be even
 esac --esac.winner_fraction 1.5: at most 1
+esac --esac.winner_fraction 0.001 --esac.population_size 50: no winner among 50 members
 esac --esac.winner_fraction 1.0: 500 crossover children + 1 SAC copies > 500 slots
 esac --esac.population_size 50 --esac.sac_copies 16: 10 crossover children + 16 SAC copies > 25 \
 slots
@@ -52,6 +53,7 @@ cem --cem.critic serial: cem.critic
 cem --cem.importance_mixing true --cem.sampling mirrored: cem.sampling
 cem_rl --cem_rl.importance_mixing true --cem_rl.trained_fraction 1: cem_rl.importance_mixing = true
 cem_rl --cem_rl.batch_size 2000 --cem_rl.replay_capacity 1000: cem_rl.batch_size = 2000
+cem_rl --cem_rl.trained_fraction 0.04: cem_rl.trained_fraction = 0.04: none of 10 individuals
 cem_rl --cem_rl.trained_fraction 1.1: cem_rl.trained_fraction = 1.1
 erl --erl.population_size 2: erl.population_size = 2
 erl --erl.population_size 6 --erl.elite_fraction 0.5: size = 6: .* lower elite_fraction
@@ -133,6 +135,8 @@ esac --policy.hidden [] --policy.linear_gain 2: --policy.linear_gain: read only 
 layers (policy.hidden)
 esac --policy.hidden [] --sac.critic_layer_norm true: --sac.critic_layer_norm: read only with \
 hidden layers (policy.hidden)
+esac --esac.transfer_wins 1 --esac.transfer_at_once true: --esac.transfer_at_once: read only with \
+esac.transfer_wins = a number above 1
 esac --esac.sac_copies 0 --esac.sac_copy_noise false: --esac.sac_copy_noise: read only with \
 esac.sac_copies = a number above 0
 """
