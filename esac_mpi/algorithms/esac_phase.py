@@ -23,6 +23,7 @@ from esac_mpi.operators import evolution, noise
 from esac_mpi.operators.noise import Purpose
 from esac_mpi.operators.policy import Normaliser
 from esac_mpi.play import learner_phases, population, rollout
+from esac_mpi.play.counters import least_variance
 from esac_mpi.play.learner_phases import Phase, Steps
 from esac_mpi.play.params import Row, make_policy
 from esac_mpi.play.population import Population
@@ -207,7 +208,8 @@ def play_again(now: Now, again: Again, place: int) -> Generator[bool, None, tupl
     ReturnDiffers unless the return is the same to the bit, or nan.
     """
     params, state, esac = now.params, now.state, now.params.config.esac
-    policy, i = make_policy(params, now.env, Normaliser.of(again.sums)), int(again.members[place])
+    seen = Normaliser.of(again.sums, least_variance(params.config))
+    policy, i = make_policy(params, now.env, seen), int(again.members[place])
     if has_lag(esac):
         policy.set(state.flight.replayed_theta[place])
     else:  # its parent is still there

@@ -129,7 +129,7 @@ def generation(
 def play(params: Params, state: State, world: World, env: Env, noise: float | None) -> Experience:
     """Play training episodes on all ranks: the actor with Gaussian noise, or uniform (None)."""
     seed, k, a = params.config.seed, state.generation + 1, params.layout.sizes[-1]
-    mean = make_actor(params, state.normaliser).set(state.theta)
+    mean = make_actor(params, state.normaliser(params.config)).set(state.theta)
 
     def playing(i: int) -> tuple[Played, np.ndarray]:
         random = generator(seed, Purpose.LEARNER, k, block=i)

@@ -73,12 +73,12 @@ PositiveFloat = Annotated[float, POSITIVE]
 NonNegativeFloat = Annotated[float, NON_NEGATIVE]
 Fraction = Annotated[float, NON_NEGATIVE, at_most(1)]
 if TYPE_CHECKING:  # whatever runs has the numbers
-    AutoSwitch = bool
+    Standardisation = bool
     AutoInt = PositiveInt
     AutoFloat = NonNegativeFloat
     AutoSizes = tuple[int, ...]
 else:
-    AutoSwitch = bool | Literal["auto"]  # resolved by the task (training/task_set_up.py)
+    Standardisation = bool | Literal["shrink", "auto"]  # resolved by the task (task_set_up.py)
     AutoSizes = tuple[PositiveInt, ...] | Literal["auto"]  # likewise
     AutoInt = Annotated[int | Literal["auto"], OR_AUTO, POSITIVE, INT64, COUNT]
     AutoFloat = Annotated[float | Literal["auto"], OR_AUTO, NON_NEGATIVE]

@@ -131,7 +131,7 @@ class CEMRL(Critics, CEM):
         yield from super().problems(table, config)
         if self.trained_fraction and not individuals(self)[1]:
             n = self.population_size
-            yield "trained_fraction", f"none of {n} individuals; 0 for none, or at least {1 / n:.2g}"
+            yield "trained_fraction", f"none of {n} individuals; 0, or at least {1 / n:.2g}"
 
 
 def individuals(table: CEM) -> tuple[int, int]:

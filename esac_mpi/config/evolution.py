@@ -11,13 +11,13 @@ from esac_mpi.config.bounds import (
     NON_NEGATIVE,
     AutoFloat,
     AutoInt,
-    AutoSwitch,
     Bound,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    Standardisation,
     at_most,
 )
 from esac_mpi.config.exact import exact
@@ -95,9 +95,9 @@ class Evolution(Selecting):
     action_noise: NonNegativeFloat = 0.0
     """Standard deviation of noise on the actions of the population's episodes [half ranges of an
     action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
-    observation_normalisation: AutoSwitch = True
-    """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
-    there are at most 64. OpenAI-ES: on; P, C: off."""
+    observation_normalisation: Standardisation = True
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. shrink:
+    divide by those above 1 alone. auto: true if there are at most 64. OpenAI-ES: on; P, C: off."""
     scaled_noise: Annotated[bool, OnlyWith(observation_normalisation=(False, AUTO))] = True
     """Divide noise on the weights of an observation, and theta_es's steps of them, by
     sqrt(1 + its mean square), where observations are not standardised (docs/explain/esac.md). In
@@ -165,10 +165,10 @@ class ESAC(Evolution):
     """Sets the fields below, and some of [policy], [sac] and [learner] (config/presets.py); single
     fields override it. corrected: the paper's algorithm, corrected where it does not work as
     printed. paper: as printed. reference-code: the public code."""
-    observation_normalisation: AutoSwitch = AUTO
+    observation_normalisation: Standardisation = AUTO
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
-    standard deviations; the replay has them as they were. auto: if there are at most 64. OpenAI-ES:
-    on; P, C: off."""
+    standard deviations; the replay has them as they were. shrink: divide by standard deviations
+    above 1 alone. auto: true if there are at most 64, else false. OpenAI-ES: on; P, C: off."""
     winner_fraction: Fraction = 0.4
     """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1
@@ -282,8 +282,8 @@ class ESAC(Evolution):
             crowd = f"{children} crossover children + {copies} SAC copies > {have} slots"
             yield "", f"{crowd}; {remedy}"
         if self.winner_fraction and not winners(self):
-            none = f"no winner among {self.population_size} members"
-            yield "winner_fraction", f"{none}; 0 for none, or at least {1 / self.population_size:.2g}"
+            n = self.population_size
+            yield "winner_fraction", f"no winner among {n} members; 0, or at least {1 / n:.2g}"
         unperturbed = children if self.winner_selection == "hard" else 0
         if not self.sac_copy_noise:
             unperturbed += copies

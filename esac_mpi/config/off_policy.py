@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import (
     AUTO,
     FLOAT32,
-    AutoSwitch,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    Standardisation,
 )
 from esac_mpi.config.table import HIDDEN, NOT_ZERO, OnlyWith, Problem, Reads, Table, Whole
 
@@ -66,9 +66,10 @@ class SAC(Replaying):
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode is cut."""
-    observation_normalisation: AutoSwitch = AUTO
-    """Standardise observations by running statistics, clipped to +-5 standard deviations. auto: if
-    there are at most 64. P, C: off; M: auto. Within ESAC: esac.observation_normalisation."""
+    observation_normalisation: Standardisation = AUTO
+    """Standardise observations by running statistics, clipped to +-5 standard deviations. shrink:
+    divide by those above 1 alone. auto: true if there are at most 64. P, C: off; M: auto. Within
+    ESAC: esac.observation_normalisation."""
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield the rules that the table breaks."""
@@ -104,7 +105,7 @@ class Stepwise(Replaying):
     actor as it was at the generation's start, after which rank 0 makes their updates."""
     episodes_per_generation: Annotated[PositiveInt, OnlyWith(episodes_on="ranks")] = 8
     """Episodes of a generation under episodes_on = ranks [episodes], on any number of ranks."""
-    observation_normalisation: bool = False
+    observation_normalisation: Standardisation = False
     """Standardise observations, as sac.observation_normalisation. F, L: off."""
 
 

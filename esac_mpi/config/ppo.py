@@ -11,6 +11,7 @@ from esac_mpi.config.bounds import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    Standardisation,
 )
 from esac_mpi.config.table import OnlyIn, OnlyWith, Problem, Reads, Table, Whole
 
@@ -44,8 +45,8 @@ class PPO(Table):
     """Passes over a rollout [epochs]. B, S."""
     initial_std: Annotated[PositiveFloat, FLOAT32, OnlyIn(discrete=False)] = 1.0
     """First standard deviation of continuous actions, learned [actions in [-1, 1]]. B."""
-    observation_normalisation: bool = False
-    """Standardise observations by running statistics, clipped to +-5 standard deviations. B: off,
+    observation_normalisation: Standardisation = False
+    """Standardise observations, as sac.observation_normalisation does. B: off,
     by a wrapper (VecNormalize), which its zoo has on for MuJoCo; S: off."""
     reward_normalisation: bool = False
     """Divide rewards by the running standard deviation of their discounted sums, and cut them to

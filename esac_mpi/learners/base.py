@@ -21,6 +21,7 @@ from esac_mpi.learners.training import Streams
 from esac_mpi.learners.updates import Critic, Update
 from esac_mpi.operators.kernels import count_in, finite
 from esac_mpi.operators.policy import Layout, Normaliser
+from esac_mpi.play.counters import least_variance
 from esac_mpi.play.learner_phases import Phase, Steps
 
 
@@ -61,13 +62,14 @@ class Learner(contracts.Learner):
         self.device = gpu.choose(table)
         self.device_name = gpu.device_name(self.device, table.kernels)
         self.seed, self.options = start.config.seed, options
+        self._least = least_variance(start.config)
 
     def standardise(self, sums: np.ndarray | None) -> None:
         """Standardise observations by sums before a phase, float64 [3, o], and start its own.
 
         None: leave them as they are.
         """
-        self.normaliser = None if sums is None else Normaliser.of(sums)
+        self.normaliser = None if sums is None else Normaliser.of(sums, self._least)
         self.seen = None if sums is None else np.zeros_like(sums)
 
     @property

@@ -159,6 +159,7 @@ def round_inward(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndar
 LOGIT_SCALE = 2.0**-16
 CLIP = 5.0  # of standardised observations [standard deviations]; _kernels.c has it too
 LEAST = 1e-2  # variance by which observations are standardised
+SHRINKS = 1.0  # the same where that only shrinks them
 
 
 @dataclass(frozen=True)
@@ -169,16 +170,16 @@ class Normaliser:
     std: np.ndarray  # float32 [observation]
 
     @classmethod
-    def of(cls, sums: np.ndarray) -> "Normaliser | None":
+    def of(cls, sums: np.ndarray, least: float = LEAST) -> "Normaliser | None":
         """Standardise by sums over observations, float64 [3, observation]; None for sums over none.
 
-        sums: count, sum and sum of squares, as `kernels.count_in` makes them.
+        sums: count, sum and sum of squares, as `kernels.count_in` makes them. least: variance.
         """
         count, total, squares = sums
         if not count.any():
             return None
         mean = total / count
-        std = np.sqrt(np.maximum(squares / count - mean**2, LEAST))
+        std = np.sqrt(np.maximum(squares / count - mean**2, least))
         return cls(mean.astype(np.float32), std.astype(np.float32))
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:

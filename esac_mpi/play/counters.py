@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from esac_mpi.operators.policy import Normaliser
+from esac_mpi.config import Config
+from esac_mpi.config.fields import normalisation_of, value_of
+from esac_mpi.operators.policy import LEAST, SHRINKS, Normaliser
 from esac_mpi.play.marks import OBSERVATIONS, mark, marked
 
 
@@ -72,9 +74,8 @@ class Progress:
         """The policies to evaluate, by name; the first is the one that counts."""
         return {mark.policy: getattr(self, f.name) for f, mark in marked(self) if mark.policy}
 
-    @property
-    def normaliser(self) -> Normaliser | None:
-        """How observations are standardised, None where they are plain."""
+    def normaliser(self, config: Config) -> Normaliser | None:
+        """Return how observations are standardised, None where they are plain."""
         return None
 
     @property
@@ -103,7 +104,12 @@ class Standardising(Progress):
     # float64 [3, observation]: count, sum, sum of squares
     observation_sums: np.ndarray = field(metadata=mark(later=True, part=OBSERVATIONS))
 
-    @property
-    def normaliser(self) -> Normaliser | None:
-        """The running standardisation, None where it is off or has seen nothing."""
-        return Normaliser.of(self.observation_sums)
+    def normaliser(self, config: Config) -> Normaliser | None:
+        """Return the running standardisation, None where it is off or has seen nothing."""
+        return Normaliser.of(self.observation_sums, least_variance(config))
+
+
+def least_variance(config: Config) -> float:
+    """Look up the least variance by which a run standardises observations, if it does."""
+    name = normalisation_of(config)
+    return SHRINKS if name and value_of(config, name) == "shrink" else LEAST

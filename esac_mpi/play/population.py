@@ -126,7 +126,7 @@ def evaluate_population(
     expected: how long the members may take [n], for scheduling alone.
     """
     params, world, k = now.params, now.world, now.k
-    policy = make_policy(params, now.env, now.state.normaliser)
+    policy = make_policy(params, now.env, now.state.normaliser(params.config))
     cap = length_cap(table, now.state.mean_length)
     kind = row_type(params, table)
     shape = board(params, table, trials.count)

@@ -69,7 +69,7 @@ def evaluate(job: Job) -> tuple[list[Played], Best]:
 
     Returns the evaluation, and then the duel and the confirmation, as far as they were played.
     """
-    holder, seen = job.state.best, job.state.normaliser
+    holder, seen = job.state.best, job.state.normaliser(job.config)
     played = [play(job, job.state.policies, Purpose.EVALUATION)]
     challenger = better(job, played[0].returns, holder)
     if challenger is holder:
@@ -101,7 +101,7 @@ def play(
     """
     world, config, k = job.world, job.config, job.state.generation
     names, episodes = list(policies), config.evaluation.episodes
-    seen = normalisers or [job.state.normaliser] * len(names)
+    seen = normalisers or [job.state.normaliser(config)] * len(names)
 
     def work(i: int) -> np.ndarray:
         which, number = divmod(i, episodes)
@@ -130,7 +130,7 @@ def better(job: Job, columns: Returns, best: Best) -> Best:
     for name, theta in policies[:1] if job.algorithm.DECLARES.apart else policies:
         value = rollout.mean_return(columns[f"evaluation_{name}"])
         if value > best.bar:
-            seen, normaliser = np.zeros((2, 0), np.float32), job.state.normaliser
+            seen, normaliser = np.zeros((2, 0), np.float32), job.state.normaliser(job.config)
             if normaliser is not None:
                 seen = np.stack([normaliser.mean, normaliser.std])
             best = Best(value, job.state.generation, name, theta.copy(), seen, value)

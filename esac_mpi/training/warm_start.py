@@ -25,8 +25,7 @@ from esac_mpi.config import Config, ConfigError, PolicyNetwork, amend, as_text, 
 from esac_mpi.config.fields import normalisation_of, value_of
 from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import POLICY, is_run
-from esac_mpi.operators.policy import LEAST
-from esac_mpi.play.counters import Counters
+from esac_mpi.play.counters import Counters, least_variance
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
 from esac_mpi.play.state import checkpoint_fields, put_back
 from esac_mpi.record import Away, Checkpoint, Refused, compare_start, replays
@@ -36,6 +35,7 @@ from esac_mpi.record.policies import Policy
 from esac_mpi.training.active_run import Job
 
 NEVER = ("generation", "counters", "best")
+SEEN = {False: "plain", True: "standardised", "shrink": "shrunk"}
 APART = ("changed", "horizon")  # fields of [task] that leave the meaning of a transition as it is
 # observations that the mean and standard deviation of a policy alone count as
 POLICY_WEIGHS = 1_000_000
@@ -53,11 +53,11 @@ class Source:
     output: str  # how its policies' outputs are bounded
     sizes: tuple[int, int] | None  # of observation and action, where its files say so
     discrete: bool | None  # whether an action is a choice, where its files say so
-    standardises: bool  # whether its policies see standardised observations
+    normalisation: bool | str  # how its policies see observations, a key of SEEN
     sums: np.ndarray | None  # over observations, float64 [3, o], by which they do
     about: dict[str, Any]  # what a run's files hold of it
     head_scale: float = 1.0  # what its policies' last layers are held times, if actions are choices
-    narrow: int = 0  # observations of a standard deviation below what a run standardises by
+    narrow: int = 0  # observations of a standard deviation below what this run standardises by
     config: Config | None = None
     checkpoint: Checkpoint | None = None
 
@@ -88,7 +88,7 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
         if path.is_dir() and is_run(path):
             source = read_run(said, path)
         elif path.is_file() or (path / POLICY).is_file():
-            source = read_policy(said, path)
+            source = read_policy(said, path, least_variance(config))
         else:
             raise Refused(f"--from {said}: no run directory of esac_mpi, and no policy.h5")
     except OSError as error:  # somebody else's folder, or no name of a file
@@ -135,7 +135,7 @@ def read_run(said: str, path: Path) -> Source:
         declares.output or config.policy.output,
         sizes=(int(sizes[0]), int(sizes[-1])) if sizes else None,
         discrete=bool(attributes["discrete"]) if "discrete" in attributes else None,
-        standardises=is_standardised(config),
+        normalisation=normalisation(config),
         sums=sums if sums is not None and sums.any() else None,
         about=about,
         head_scale=declares.head_scale,
@@ -150,8 +150,8 @@ def make_source(said: str, path: Path, kind: str, task: str, kwargs: Any) -> dic
     return {**where, "task": task, "task_kwargs": kwargs}
 
 
-def read_policy(said: str, path: Path) -> Source:
-    """Read a policy alone. Raises Unreadable."""
+def read_policy(said: str, path: Path, least: float) -> Source:
+    """Read a policy alone; least: variance that a run standardises by. Raises Unreadable."""
     found = Policy.load(path)
     layout, sums, narrow = found.layout, None, 0
     o, *hidden, a = layout.sizes
@@ -161,7 +161,7 @@ def read_policy(said: str, path: Path) -> Source:
     if (normaliser := found.normaliser) is not None:
         mean, std = (part.astype(np.float64) for part in (normaliser.mean, normaliser.std))
         sums = POLICY_WEIGHS * np.stack([np.ones(o), mean, std**2 + mean**2])
-        narrow = int((std**2 < LEAST).sum())
+        narrow = int((std**2 < least).sum())
     about = make_source(said, path, "policy", found.task, found.task_kwargs) | {
         "policy": found.kind,
         "seeds": [],
@@ -176,7 +176,7 @@ def read_policy(said: str, path: Path) -> Source:
         found.output,
         sizes=(o, a),
         discrete=found.discrete,
-        standardises=sums is not None,
+        normalisation=sums is not None,
         sums=sums,
         about=about,
         head_scale=head_scale_of(found.kind),
@@ -201,10 +201,11 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
-def is_standardised(config: Config) -> bool:
-    """Tell whether a run standardises observations."""
+def normalisation(config: Config) -> bool | str:
+    """Look up how a run's policies see observations, a key of SEEN."""
     name = normalisation_of(config)
-    return bool(name and value_of(config, name))
+    found: bool | str = value_of(config, name) if name else False
+    return found
 
 
 def obstacles(
@@ -236,12 +237,11 @@ def obstacles(
         yield f"{source.task} is of {was} actions, {task} of {now} ones"
     if envs.is_discrete(env) and source.head_scale != declares.head_scale:
         yield f"where an action is a choice, {config.algorithm} scales a last layer otherwise"
-    if source.standardises != is_standardised(config):
-        seen = "standardised" if source.standardises else "plain"
-        remedy = f"{config.algorithm} has plain ones alone"
-        if name := normalisation_of(config):
-            remedy = f"--{name} {as_text(source.standardises)}"
-        yield f"its policies see {seen} observations: {remedy}"
+    was, now = source.normalisation, normalisation(config)
+    if was != (now if source.config else bool(now)):  # a policy alone has but what it divides by
+        name = normalisation_of(config)
+        remedy = option(config, name, was) if name else f": {config.algorithm} has plain ones alone"
+        yield f"its policies see {SEEN[was]} observations{remedy}"
     if otherwise := compare_start(config, source.about):
         yield otherwise
 
@@ -309,7 +309,8 @@ def plan(source: Source, config: Config, state: Any, learner: Any, now: Mapping[
     if output != source.output:
         found.left.append(f"the bound {source.output} of its actions, here {output}")
     if source.narrow:
-        least = f"{LEAST**0.5:g} ({source.narrow} of them), here {LEAST**0.5:g}"
+        least = f"{least_variance(config) ** 0.5:g}"
+        least = f"{least} ({source.narrow} of them), here {least}"
         found.left.append(f"standard deviations of observations below {least}")
     if source.config is None or source.checkpoint is None:
         found.left.append("all else, as it is a policy alone")

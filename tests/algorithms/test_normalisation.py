@@ -14,12 +14,13 @@ from small_ppo import learner as ppo
 from small_runs import begun
 from warm_starts import options
 
+from esac_mpi.config import load
 from esac_mpi.host import cooperative
 from esac_mpi.learners.updates import Batch
 from esac_mpi.operators import noise
 from esac_mpi.operators.kernels import count_in
 from esac_mpi.operators.noise import Purpose
-from esac_mpi.operators.policy import Normaliser
+from esac_mpi.operators.policy import LEAST, SHRINKS, Normaliser
 from esac_mpi.play import population, state
 from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import play
@@ -55,6 +56,8 @@ def test_statistics_are_those_of_what_was_counted():
     np.testing.assert_array_equal(normaliser.std, np.array([1, 0.1], np.float32))
     np.testing.assert_allclose(normaliser(np.array([2.5, 0.2], np.float32)), [0.5, 2])
     np.testing.assert_array_equal(normaliser(np.array([-9, 9], np.float32)), [-5, 5])
+    np.testing.assert_array_equal(Normaliser.of(SUMS, SHRINKS).std, np.ones(2, np.float32))
+    np.testing.assert_array_equal(Normaliser.of(SUMS * [[1], [2], [4]], SHRINKS).std, [2, 1])
 
 
 def test_a_batch_has_its_observations_alone_standardised():
@@ -111,6 +114,13 @@ def test_a_learner_given_sums_learns_as_in_a_standardised_task(made):
     acted_on = raw["observation"][-60:]  # of the second phase: three episodes
     np.testing.assert_allclose(plain.seen, seen_of(acted_on), rtol=1e-12)
     assert standardised.seen is None
+
+
+@pytest.mark.parametrize(("chosen", "least"), [(True, 0.2), ("shrink", 1)])
+def test_a_learner_shrinks_where_the_algorithm_does(chosen, least):
+    made = sac(esac__observation_normalisation=chosen)
+    made.standardise(of_line())
+    assert made.normaliser.std == np.float32(least)
 
 
 @pytest.mark.parametrize("name", RIVALS)
@@ -171,11 +181,12 @@ def test_a_phase_sees_by_the_sums_before_its_generation(world, lag, restarted):
     assert [sums[0, 0] for sums in history] == steps
 
 
-def test_members_see_by_the_statistics_before_them(world):
-    params, values, env = make(world, observation_normalisation=True, sac_phases=False)
+@pytest.mark.parametrize(("chosen", "least"), [(True, LEAST), ("shrink", SHRINKS)])
+def test_members_see_by_the_statistics_before_them(world, chosen, least):
+    params, values, env = make(world, observation_normalisation=chosen, sac_phases=False)
     for k in (1, 2, 3):
         sums, returns = values.observation_sums, []
-        policy = make_policy(params, env, Normaliser.of(sums))
+        policy = make_policy(params, env, Normaliser.of(sums, least))
         for i in range(10):
             slot, sign = i // 2, 1 - 2 * (i % 2)
             population.perturb(params, policy, k, slot, values.parent(slot), sign, 0.3)
@@ -198,7 +209,7 @@ def test_a_state_of_a_version_without_statistics_is_taken_over(world, name):
         former.pop(lacking, None)
     state.load(values, former)
     assert values.generation == 3
-    assert values.normaliser is None
+    assert values.normaliser(load([*map(str, options(name))])[0]) is None
     assert values.observation_sums.tolist() == [[0, 0, 0]] * 3
 
 

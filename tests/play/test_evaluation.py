@@ -22,13 +22,13 @@ def job(monkeypatch):
     """Return a job of ESAC, or another algorithm; its evaluations give `job.plays`, in order."""
     made = Job(Config(), None, None, None, None, SimpleNamespace(), None)
     policies = {"theta_es": np.zeros(2, np.float32), "sac": np.ones(2, np.float32)}
-    state = {"policies": policies, "normaliser": None, "counters": Counters(), "best": Best()}
-    made.state = SimpleNamespace(generation=0, **state)
+    state = {"policies": policies, "counters": Counters(), "best": Best()}
+    made.state = SimpleNamespace(generation=0, normaliser=lambda config: None, **state)
     made.plays, made.asked, made.seen = [], [], []
 
     def play(job, policies, purpose, normalisers=()):
         job.asked.append((purpose, [theta[0] for theta in policies.values()]))
-        job.seen.append(normalisers or (job.state.normaliser,) * len(policies))
+        job.seen.append(normalisers or (job.state.normaliser(job.config),) * len(policies))
         found = job.plays.pop(0)
         if found is Abandoned:
             raise Abandoned
@@ -82,7 +82,8 @@ def test_a_challenger_that_loses_changes_the_counts_alone(job, mine, theirs):
 def test_in_a_duel_each_sees_observations_as_it_was_trained_to(job):
     evaluated(job, (60, 50), (58,))
     job.state.best = replace(job.state.best, normaliser=np.array([[1.0], [2.0]], np.float32))
-    job.state.normaliser = now = Normaliser(np.float32([3]), np.float32([4]))
+    now = Normaliser(np.float32([3]), np.float32([4]))
+    job.state.normaliser = lambda config: now
     evaluated(job, (70, 50), (66, 63), (62,))
     mine, theirs = job.seen[3]
     assert mine is now

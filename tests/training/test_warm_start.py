@@ -296,7 +296,12 @@ def test_all_obstacles_are_told_at_once(sources, tmp_path, capfd):
     ):
         assert said in told
     standardises = [*options("es"), "--es.observation_normalisation", "true"]
+    shrinks = [*standardises[:-1], "shrink"]
+    shrunk = sources("es", "shrunk", observation_normalisation="shrink")
     for line, origin, said in (
+        (shrinks, source, "standardised observations: --es.observation_normalisation true"),
+        (standardises, shrunk, "shrunk observations: --es.observation_normalisation shrink"),
+        (options("td3"), shrunk, "shrunk observations: --td3.observation_normalisation shrink"),
         (options("cem"), source, "standardised observations: cem has plain ones alone"),
         (standardises, plain, "plain observations: --es.observation_normalisation false"),
     ):

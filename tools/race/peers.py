@@ -51,7 +51,7 @@ def ours(plan: Plan, teller: Teller) -> None:
 def make_act(theta: np.ndarray, params: Any, state: Any, env: Any) -> Act:
     """Return the function by which a policy of the state acts in evaluations."""
     declared = ALGORITHMS[params.config.algorithm].DECLARES
-    policy = make_policy(params, env, state.normaliser, declared.output).set(theta)
+    policy = make_policy(params, env, state.normaliser(params.config), declared.output).set(theta)
     return lambda observations: np.stack([policy(row).copy() for row in observations])
 
 
