@@ -34,7 +34,7 @@ def epsilons(k, slots):
 def evaluate(world, env, params, policies, episodes, k, purpose=Purpose.EVALUATION, seen=()):
     """Return what an evaluation after generation k gave; seen: the policies' normalisers."""
     chosen = config.amend(params.config, {"evaluation.episodes": episodes})
-    state = SimpleNamespace(generation=k, normaliser=None)
+    state = SimpleNamespace(generation=k, normaliser=lambda config: None)
     job = Job(chosen, world, env, params, state, make_policy(params, env), None)
     return evaluation.play(job, policies, purpose, seen)
 

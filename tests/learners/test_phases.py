@@ -165,7 +165,7 @@ def test_episodes_that_others_played_are_taken_over_whole(name, how, world):
     def collect(env, episodes, k, noise):
         config = amend(Config(), {"algorithm": "td3", "td3.episodes_per_generation": episodes})
         params = SimpleNamespace(config=config, layout=layout, horizon=20)
-        state = SimpleNamespace(generation=k - 1, theta=made.theta, normaliser=None)
+        state = SimpleNamespace(generation=k - 1, theta=made.theta, normaliser=lambda config: None)
         return td3.play(params, state, world, env, noise).episodes()
 
     env, made = Line(), learner(name, start_steps=40, interleaved=False)
