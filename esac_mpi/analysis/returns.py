@@ -97,7 +97,8 @@ def training(run: RunFiles, window: int = WINDOW) -> tuple[np.ndarray, np.ndarra
     are known as one mean a generation, so that their sum grows linearly within it: the average is
     exact where both ends of its window are ends of generations.
     """
-    sums = np.concatenate([[0.0], training_returns(run)[1].cumsum()])
-    episodes = np.arange(1, len(sums))
-    first = np.maximum(episodes - window, 0)
-    return episodes, (sums[episodes] - sums[first]) / (episodes - first)
+    returns = np.concatenate([np.zeros(window), training_returns(run)[1]])
+    # no differences of running sums, which one return of 1e300 would spoil to the end
+    sums = np.lib.stride_tricks.sliding_window_view(returns, window)[1:].sum(axis=1)
+    episodes = np.arange(1, len(sums) + 1)
+    return episodes, sums / np.minimum(episodes, window)

@@ -125,6 +125,11 @@ def test_a_learners_training_returns_grow_linearly(tmp_path, name):
     assert curves.training_curve(run, "training_episodes", 3).x.tolist() == [1, 2, 3, 4, 5]
 
 
+def test_one_huge_return_spoils_no_later_average(tmp_path):
+    (run,) = opened(make(tmp_path / "a", (1e30, 5, 6, 7), n=1))
+    assert training(run, window=2)[1].tolist() == [1e30, 5e29, 4.5, 5.5]
+
+
 def test_training_is_drawn_with_seeds_as_groups(tmp_path):
     paths = [make(tmp_path / "a"), make(tmp_path / "b", seed=1)]
     learner = trained(tmp_path / "c", "ddpg", [phase("ddpg", 2, 10), phase("ddpg", 4, 20)]).path
