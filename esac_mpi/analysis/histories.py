@@ -34,6 +34,13 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(("mean", "min", "max"), found, strict=True))
 
 
+def unfilled(values: np.ndarray) -> np.ndarray:
+    """Put nan where integers have the number that fills the rows of an older version."""
+    if values.dtype.kind != "i" or not (filled := values == np.iinfo(values.dtype).min).any():
+        return values
+    return np.where(filled, np.nan, values)
+
+
 def columns(run: RunFiles) -> dict[str, np.ndarray]:
     """Collect the columns of a history, {name of docs/reference/hdf5.md: [generations]}.
 
@@ -44,7 +51,7 @@ def columns(run: RunFiles) -> dict[str, np.ndarray]:
     if not run.generation:
         raise Unusable(f"{run.path}: no generation has been published yet")
     found = {"metrics/generation": run.columns["metrics/generation"]} | {
-        name: run.columns[name] for name in run.columns.scalars
+        name: unfilled(run.columns[name]) for name in run.columns.scalars
     }
     if (best := found.get("metrics/best_return")) is not None:
         found["metrics/best_return"] = np.where(np.isfinite(best), best, np.nan)  # -inf: none yet

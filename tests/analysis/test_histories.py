@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from commands import begun
 from figure_runs import make as figured
+from figure_runs import trained
 from growing_runs import make, one_more
 from whole_runs import wait_for
 
@@ -46,6 +47,13 @@ def test_before_the_first_evaluation_there_is_no_best_return(tmp_path, call):
     call("export --format csv", figured(tmp_path / "a", (None, 5.0)))
     rows = rows_of(tmp_path / "a/metrics.csv")
     assert [row["metrics/best_return"] for row in rows] == ["", "5.0"]
+
+
+def test_what_an_older_version_did_not_count_is_empty(tmp_path, call):
+    filled = [{"member_updates": count} for count in (np.iinfo(np.int64).min, 7)]
+    call("export --format csv", trained(tmp_path / "a", "cem_rl", filled).path)
+    rows = rows_of(tmp_path / "a/metrics.csv")
+    assert [row["metrics/member_updates"] for row in rows] == ["", "7.0"]
 
 
 @pytest.mark.parametrize(
