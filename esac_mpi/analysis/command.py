@@ -1,6 +1,7 @@
 """What the commands do alike: open runs, print what was made, or say in a sentence why not."""
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -172,19 +173,27 @@ def try_open(paths: Iterable[str | Path]) -> tuple[dict[Path, RunFiles], list[Ex
     return runs, problems, DAMAGED if damaged else 2 if problems else 0
 
 
+def distinct(paths: Iterable[Path]) -> list[Path]:
+    """List each place once, by the first path to it, whatever links there are, in circles too."""
+    places: dict[str, Path] = {}
+    for path in paths:
+        places.setdefault(os.path.realpath(path), path)
+    return list(places.values())
+
+
 def opened(paths: PathLike | Iterable[PathLike]) -> list[RunFiles]:
     """Open every run once, in order, but those that --fresh set aside for another one of them.
 
     Raises Unusable, a sentence for each that cannot be read.
     """
-    places = list_paths(paths)
+    places = distinct(list_paths(paths))
     aside = [place for place in places if moved_from(place) in {*places} - {place}]
     if aside:
         note(f"left out, as --fresh set them aside: {shorten(place.name for place in aside)}")
     runs, problems, code = try_open(place for place in places if place not in aside)
     if problems:
         raise Unusable("\n".join(map(str, problems)), code)
-    return list({path.resolve(): run for path, run in runs.items()}.values())
+    return list(runs.values())
 
 
 def open_readable(paths: Iterable[Path]) -> tuple[dict[Path, RunFiles], int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis import measures
-from esac_mpi.analysis.command import open_readable, try_open
+from esac_mpi.analysis.command import distinct, open_readable, try_open
 from esac_mpi.record import RunFiles
 
 
@@ -49,7 +49,7 @@ class Followed:
 
     def __init__(self, paths: Iterable[Path]) -> None:
         # before they are read: what is published meanwhile is seen at the next look
-        self._seen = {path: _stamp(path) for path in paths}
+        self._seen = {path: _stamp(path) for path in distinct(paths)}
         runs, self.code = open_readable(self._seen)
         self.runs: dict[Path, RunFiles | str] = {**runs}
 

@@ -72,10 +72,10 @@ def check(options: argparse.Namespace) -> None:
 
 def distinct_paths(paths: list[Path], out: Path | None) -> list[Path]:
     """Return each run's path once. Raises Unusable where two would write one file."""
-    found = {Path(os.path.realpath(path)): path for path in paths}  # of links in a circle, too
-    if out and len({path.name for path in found}) < len(found):
+    found = command.distinct(paths)
+    if out and len({Path(os.path.realpath(path)).name for path in found}) < len(found):
         raise Unusable(f"--out {out}: runs of one name would share a folder; leave it out")
-    return [*found.values()]
+    return found
 
 
 def write(options: argparse.Namespace) -> Iterator[object]:

@@ -32,7 +32,7 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, open_readable
+from esac_mpi.analysis.command import add_options, distinct, open_readable
 from esac_mpi.analysis.comparison import compare_runs
 from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.analysis.measures import resume_command, summary
@@ -84,9 +84,10 @@ def main(options: argparse.Namespace) -> int:
         options.line.error("--compare needs two runs or more")
     if options.compare and options.status:
         options.line.error("--compare does not read --status: leave it out")
-    runs, code = open_readable(options.runs)
+    places = options.runs if options.compare else distinct(options.runs)
+    runs, code = open_readable(places)
     if options.compare:
-        return code or compare(list(map(runs.__getitem__, options.runs)))
+        return code or compare(list(map(runs.__getitem__, places)))
     paths = choose_runs(runs, options.status, by_task)
     if options.json:
         paths = [path for path in runs if path in paths]
@@ -99,7 +100,7 @@ def main(options: argparse.Namespace) -> int:
             if command := resume_command(run):
                 print(command)
     elif runs:
-        unread = len({*options.runs}) - len(runs)
+        unread = len(places) - len(runs)
         print(render([views.row(run) for run in shown], "text"))
         print(footer(shown, list(runs.values()), unread))
     return code
