@@ -16,7 +16,7 @@ APART = ("champion", "learner")
 
 def sort_key(label: str) -> tuple[int, str]:
     """Return the sort key of an algorithm, or of a label that begins with one."""
-    name = label.split()[0].lower()
+    name = next(iter(label.split()), "").lower()
     return ALGORITHMS.index(name) if name in ALGORITHMS else len(ALGORITHMS), label
 
 

@@ -54,11 +54,12 @@ def sort_lines(points: list[Point], field: str) -> Panels:
     if len(values := {point.value for point in measured}) < 2:
         there = f"is {format_value(*values)} in every run" if values else "has no measured run"
         raise Unusable(f"--field {field} {there}: a sweep needs two values or more")
-    mixed = len({isinstance(point.value, str) for point in measured}) == 2
+    kinds = {isinstance(point.value, int | float) or type(point.value) for point in measured}
     found: Panels = {}
     for point in measured:
         line = found.setdefault(point.panel, {}).setdefault(point.label, {})
-        value = str(point.value) if mixed else point.value  # numbers among words are words
+        # numbers among words are words
+        value = format_value(point.value) if len(kinds) > 1 else point.value
         line[value] = np.append(line.get(value, np.zeros(0)), point.measure)
     return {
         title: {label: dict(sorted(line.items())) for label, line in row.items()}
@@ -133,8 +134,9 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
 
 
 def are_numbers(values: list[Any]) -> bool:
-    """Whether all values are numbers, and none is a truth value."""
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    """Whether all values are numbers that an axis has, and none is a truth value."""
+    numbers = (isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return all(numbers) and bool(np.isfinite(values).all())
 
 
 def draw_line(

@@ -13,7 +13,7 @@ import numpy as np
 from esac_mpi.analysis.clock import generation_ends, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import position
-from esac_mpi.analysis.groups import grouped
+from esac_mpi.analysis.groups import grouped, refuse_twins
 from esac_mpi.analysis.measures import column, generation_seconds, read_busy, seconds
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.tables import Row
@@ -195,6 +195,7 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
             for run in found:
                 by_count.setdefault(int(read_busy(run).ranks[-1]), []).append(run)
             for count, same in sorted(by_count.items()):
+                refuse_twins(same)
                 each = [measure_waits(run, ranks, steps or int(reached)) for run in same]
                 means = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
                 about = {"task": task, "run": label, "ranks": count, "seeds": len(same)}

@@ -110,6 +110,7 @@ def test_what_is_written_is_read(tmp_path):
         (lambda text: text.replace(",1,1,,,4", ",1,1,,,4,5"), 65, "line 2: not as many"),
         (lambda text: text.replace("x,", "\nx,", 1).replace(",8,", ",a,", 1), 65, "line 3: wall"),
         (lambda text: text + text.split("\n", 1)[1], 2, "x, small, A-v0, SAC, seed 0: there twice"),
+        (lambda text: text.replace(",3,300,", ",3,20,"), 65, "seed 0, generation 3: less env_steps"),
         (lambda text: text.encode("utf-16"), 65, "no CSV file of results"),
     ],
 )
@@ -283,6 +284,15 @@ def test_a_run_that_goes_on_has_no_figure_at_a_later_time(tmp_path, call):
     (line,) = [line for line in said.splitlines() if line.startswith("| ESAC |")]
     assert "| 9 (9, -) |" in line
     assert "without a figure" not in call("results table --seconds 31", path).out
+
+
+def test_runs_without_an_end_are_told(tmp_path, call):
+    *before, last = study()
+    path = stored(tmp_path / "r.csv", [*before, dataclasses.replace(last, complete=False)])
+    assert "Not complete, so " in call("results table", path).out
+    drawn = call("plot --what ends", path, "--out", tmp_path / "x.png")
+    assert "not complete: A-v0, ESAC, seed 1" in drawn.err
+    assert "omplete" not in call("results table", stored(path, study())).out
 
 
 def test_the_age_of_the_oldest_figure():

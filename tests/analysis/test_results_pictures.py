@@ -67,6 +67,19 @@ def test_long_names_leave_room_for_the_returns():
     assert boxes[0].y0 >= boxes[1].y1
 
 
+def test_an_ends_picture_names_whom_it_leaves_out(tmp_path, call):
+    rows = [*study(), *history("ES", 0, [(9, 1, None, None)])]
+    line = "plot --what ends", stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png"
+    assert "left out, nothing of this measure (yet): A-v0, ES, seed 0" in call(*line).err
+
+
+@pytest.mark.parametrize("what", ["return", "ends"])
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_variant_without_a_name_is_drawn(name, what, tmp_path, call):
+    path = stored(tmp_path / "r.csv", history(name, 0, [(50, 8, None, 4.0)]))
+    assert call(f"plot --what {what} --out", tmp_path / "x.png", path).err == ""
+
+
 def test_a_name_that_begins_with_a_line_is_shown():
     drawing = drawn(history("_x", 0, [(50, 8, None, 4.0)]), "return")
     assert [text.get_text().strip() for text in drawing.axes[0].texts] == ["_x, seed 0"]
@@ -111,11 +124,14 @@ def test_sensitivity_names_the_runs_that_have_no_value(capsys):
     )
 
 
-def test_sensitivity_to_words():
-    (axes,) = swept(sweep(values=("soft", "hard"))).axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["hard", "soft"]
+@pytest.mark.parametrize(
+    ("values", "shown"), [(("soft", "hard"), ["hard", "soft"]), (("inf", "0.5"), ["0.5", "inf"])]
+)
+def test_sensitivity_to_words_and_to_what_no_axis_has(values, shown):
+    (axes,) = swept(sweep(values=values)).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == shown
     assert axes.containers[0][0].get_xdata().tolist() == [0, 1]
-    assert axes.containers[0][0].get_ydata().tolist() == [2, 1]  # soft is the first of the sweep
+    assert axes.containers[0][0].get_ydata().tolist() == [2, 1]  # the last is the sweep's first
 
 
 @pytest.mark.parametrize("what", ["return", "training", "ends", "sensitivity --field zeta"])

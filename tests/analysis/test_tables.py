@@ -110,6 +110,8 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, call):
     swept = sensitivity.measure_sweep(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
     paths = [run.path for run in runs[1:3]]
+    mixed = opened(make(tmp_path / "7", **{"task.kwargs": {"skip": [1, 2]}}), *paths[:1])
+    assert [*sensitivity.measure_sweep(mixed, "task.kwargs.skip")["A-v0"]["ES"]] == ["1x2", "2"]
     line = "plot --what sensitivity --field task.kwargs"
     assert "did you mean 'task.kwargs.skip'?" in call(line, *paths, code=2).err
 
@@ -117,7 +119,8 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, call):
 def test_a_seed_twice_is_refused_and_a_run_twice_is_one(tmp_path, call):
     one, two = make(tmp_path / "a"), make(tmp_path / "b")
     assert len(opened(one, one / ".." / "a")) == 1
-    assert "are the same seed" in call("table", one, two, code=2).err
+    for line in ("table", "table --what waiting"):
+        assert "are the same seed" in call(line, one, two, code=2).err
 
 
 def three(place, task="A-v0", algorithm="es", values=(10, 20, 60)):

@@ -9,12 +9,12 @@ from esac_mpi.analysis.curves import Axis, Curve, last_before
 from esac_mpi.analysis.figures import Figure, add_title, escape, name_panel, wrapped_panels
 from esac_mpi.analysis.grids import Quantity
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
-from esac_mpi.analysis.messages import Unusable
+from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.plots import quantities
 from esac_mpi.analysis.results.aggregate_page import describe_wall
 from esac_mpi.analysis.results.scores import Study
-from esac_mpi.analysis.results.standings import RETURNS
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, as_number
+from esac_mpi.analysis.results.standings import RETURNS, filter_by
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, as_number, unfinished
 from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.sensitivity import Panels, Point, sort_lines
 
@@ -49,13 +49,25 @@ def curves_of(what: str, policy: str) -> tuple[dict[str, Quantity], str]:
     return {next(iter(quantities(what))): quantity}, whose
 
 
+def every_trace(sections: Sections) -> list[Trace]:
+    """List the runs of all tasks and variants."""
+    return [one for labels in sections.values() for traces in labels.values() for one in traces]
+
+
+def note_unfinished(sections: Sections) -> None:
+    """Name the runs that are not complete: what is drawn of them is what they have so far."""
+    if going := unfinished(every_trace(sections)):
+        note(f"not complete: {shorten(trace.name for trace in going)}")
+
+
 def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:
     """Measure a swept field: a panel a task, a line a variant. Raises Unusable."""
     if measure not in MEASURES:
         raise Unusable(f"--measure {measure}: rows of results have {', '.join(MEASURES)}")
-    traces = [one for labels in sections.values() for group in labels.values() for one in group]
+    if not at_steps:
+        note_unfinished(sections)
     points = []
-    for trace in traces:
+    for trace in every_trace(sections):
         row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
         there = row.value and trace.rows[-1].env_steps >= at_steps
         found = last_before(curve, at_steps or np.inf) if there else np.nan
@@ -68,14 +80,16 @@ def draw_last_returns(sections: Sections, policy: str = BETTER) -> Figure:
     y, whose = returns_of(policy)
     standing: Standings = {}
     for title, labels in sections.items():
-        seeds = {
-            label: np.array([t.curve("env_steps", y).y[-1] for t in traces if t.has(y)])
-            for label, traces in labels.items()
-        }
-        if there := {label: last for label, last in seeds.items() if last.size}:
-            standing[title] = estimate_means(there)
+        if there := filter_by(labels, y):
+            standing[title] = estimate_means(
+                {
+                    label: np.array([trace.curve("env_steps", y).y[-1] for trace in traces])
+                    for label, traces in there.items()
+                }
+            )
     if not standing:
         raise Unusable(f"nothing to draw: no run has a return of {whose}")
+    note_unfinished(sections)
     title = f"Last noise-free evaluation of {whose}: each seed, their mean and its interval"
     return draw_standings(standing, "episodic return", title)
 

@@ -193,6 +193,9 @@ def rows_of(
 # ---- files
 
 FIELDS: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(Row)}
+TOTALS = [  # columns that never fall
+    "env_steps", "nominal_steps", "wall_seconds", "gradient_updates", "training_episodes",
+]  # fmt: skip
 LATER = {"clock", "settings", "changed"}  # columns that older files lack
 
 
@@ -231,17 +234,21 @@ def read_rows(paths: PathLike | Iterable[PathLike]) -> list[Row]:
     """Return the rows of one or several files, in their order.
 
     Raises Unusable: not there, empty, twice, or with other settings or another core under the same
-    name (code 2), damaged (65).
+    name (code 2), damaged, or with a total that falls (65).
     """
     found = [row for path in list_paths(paths) for row in read_file(path)]
-    ends: dict[Any, int] = {}
+    ends: dict[Any, Row] = {}
     for row in found:
-        if row.generation <= ends.get(row.run, -1):
+        before = ends.setdefault(row.run, row)
+        if before is not row and row.generation <= before.generation:
             raise Unusable(
                 f"{row.name}: there twice, or its generations do not ascend;"
                 " leave one of the files out, or draw it anew"
             )
-        ends[row.run] = row.generation
+        if fallen := [name for name in TOTALS if getattr(row, name) < getattr(before, name)]:
+            where = f"{row.name}, generation {row.generation}"
+            raise Unusable(f"{where}: less {', '.join(fallen)} than in the row before", DAMAGED)
+        ends[row.run] = row
     refuse_mixed(found)
     return found
 

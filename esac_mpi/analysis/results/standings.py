@@ -24,6 +24,7 @@ from esac_mpi.analysis.results.traces import (
     greatest_age,
     reach,
     span,
+    unfinished,
     values,
 )
 from esac_mpi.analysis.returns import BETTER
@@ -160,9 +161,11 @@ def task_table(
 
 
 def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
-    """Yield remarks on runs that have not come to the compared time, and on the oldest figure."""
+    """Yield remarks on runs without an end or the compared time, and on the oldest figure."""
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
+    if going := unfinished(runs):
+        yield f"Not complete, so by their last row in place of an end: {count_runs(going)}."
     if behind := [run for run in runs if not run.has_reached(limit)]:
         yield f"Not yet at {at}, so without a figure there: {count_runs(behind)}."
     if ended := [run for run in runs if run.ended_before(limit)]:

@@ -50,6 +50,11 @@ class Trace:
         return self.rows[-1].complete and self.rows[-1].wall_seconds < seconds
 
 
+def unfinished(traces: Iterable[Trace]) -> list[Trace]:
+    """List the runs that go on, or stopped early: what stands at their ends is what they have."""
+    return [trace for trace in traces if not trace.rows[-1].complete]
+
+
 Sections = dict[str, dict[str, list[Trace]]]  # {title: {label: runs, by seed}}
 
 
@@ -70,7 +75,7 @@ def sections(rows: Iterable[Row]) -> Sections:
         runs.setdefault(row.run, []).append(row)
     several = len({run[:2] for run in runs}) > 1
     found: Sections = {}
-    for run in sorted(runs, key=lambda r: (r[:3], sort_key(r[3] or "-"), size_key(r[4]), r[5])):
+    for run in sorted(runs, key=lambda r: (r[:3], sort_key(r[3]), size_key(r[4]), r[5])):
         experiment, budget, task, variant, value, _ = run
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
