@@ -4,6 +4,7 @@ import numpy as np
 
 from esac_mpi.analysis.command import tell_unfinished
 from esac_mpi.analysis.groups import Groups, grouped
+from esac_mpi.analysis.measures import final_return
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import APART, describe_better
 from esac_mpi.analysis.outcomes import AT_THE_END, FATES, MEASURES, OF_POLICY, At, outcome
@@ -58,6 +59,13 @@ def tell_unlike(groups: Groups, at: At) -> None:
                     note(f"{task}, {name}: runs of other {kind}s stand in one column")
 
 
+def tell_unstable(runs: list[RunFiles]) -> None:
+    """Name complete runs without a return at their end, for which an earlier evaluation stands."""
+    ended = [run for run in runs if run.state == "complete" and final_return(run) is None]
+    if earlier := [run.path.name for run in ended if np.isfinite(outcome(run, "final"))]:
+        note(f"no finite return at the end, so by an earlier evaluation: {shorten(earlier)}")
+
+
 def table_of(
     runs: list[RunFiles], measure: str = "final", at: At = AT_THE_END, policy: str = BETTER
 ) -> Table:
@@ -71,6 +79,8 @@ def table_of(
         raise Unusable(f"nothing to tabulate yet: no run given has {what}")
     tell_unfinished(runs)
     tell_unlike(groups, at)
+    if measure == "final" and at == AT_THE_END:
+        tell_unstable(runs)
     return {task: row for task, row in table.items() if row}
 
 

@@ -229,6 +229,14 @@ def test_seeds_of_other_budgets_in_a_column_are_told(tmp_path, call):
     assert "runs of other evaluations stand in" in call("table", two, other).err
 
 
+def test_an_unstable_end_is_told_where_an_earlier_return_stands(tmp_path, call):
+    runs = make(tmp_path / "a"), make(tmp_path / "b", (10, 20, np.nan), seed=1)
+    told = call("table", *runs)
+    assert "| 25.0 ± 7.1 (25.0, n=2) |" in told.out
+    assert told.err == "note: no finite return at the end, so by an earlier evaluation: b\n"
+    assert call("table", runs[0]).err == call("table --at-steps 220", *runs).err == ""
+
+
 def test_decimals_follow_the_standard_deviation():
     cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
     assert tables.format_cell(cell, best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
