@@ -89,9 +89,13 @@ Table = dict[str, dict[str, Cell]]  # {task: {column: cell}}
 
 
 def digits(c: Cell) -> int:
-    """Count the decimals that show two figures of the deviation, of a single value four."""
+    """Count the decimals that show two figures of the deviation, of a single value four.
+
+    At most two of a mean of 1 or more, six below.
+    """
     size, figures = (c.std, 2) if np.isfinite(c.std) and c.std > 0 else (abs(c.mean), 4)
-    return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, 2))
+    most = 2 if abs(c.mean) >= 1 or not size else 6
+    return int(np.clip(figures - 1 - np.floor(np.log10(max(size, 1e-9))), 0, most))
 
 
 def format_cell(c: Cell, best: bool = False) -> str:

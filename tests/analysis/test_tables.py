@@ -240,6 +240,9 @@ def test_an_unstable_end_is_told_where_an_earlier_return_stands(tmp_path, call):
 def test_decimals_follow_the_standard_deviation():
     cell = tables.Cell(9359.789, 0.1035, 9359.8, (0, 1))
     assert tables.format_cell(cell, best=True) == "**9,359.79** ± 0.10 (9,359.80, n=2)"
+    rate = tables.Cell(0.00855, 0.00112, 0.008, (0, 1))  # small rewards, or a rate of success
+    assert tables.format_cell(rate) == "0.0086 ± 0.0011 (0.0080, n=2)"
+    assert tables.digits(tables.Cell(9359.0, 0.0001)) == tables.digits(tables.Cell(0.0)) == 2
     assert tables.format_cell(tables.Cell(-2.01, 0.07, source="a paper")) == "-2.01 ± 0.07"
 
 
