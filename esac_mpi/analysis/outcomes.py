@@ -46,6 +46,14 @@ class At:
 AT_THE_END = At()
 
 
+def describe(measure: str, policy: str, better: str = "") -> str:
+    """Say what a measure is, and of which policy; better: whose it is of the better one."""
+    if measure == "best" and policy != BETTER:
+        return f"best mean return of an evaluation, {policy}, which flatters"
+    whose = better if policy == BETTER else policy
+    return f"{MEASURES[measure]}, {whose}" if whose and measure in OF_POLICY else MEASURES[measure]
+
+
 def rate(run: RunFiles, fate: str) -> np.ndarray:
     """Compute a fate's share of the selections that met the actor so far [generations] [%]."""
     fates = column(run, "metrics/learner_fate")

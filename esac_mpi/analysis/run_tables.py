@@ -7,7 +7,7 @@ from esac_mpi.analysis.groups import Groups, grouped
 from esac_mpi.analysis.measures import final_return
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import APART, describe_better
-from esac_mpi.analysis.outcomes import AT_THE_END, FATES, MEASURES, OF_POLICY, At, outcome
+from esac_mpi.analysis.outcomes import AT_THE_END, FATES, OF_POLICY, At, describe, outcome
 from esac_mpi.analysis.returns import BETTER, policies, require_policy
 from esac_mpi.analysis.tables import Cell, Table
 from esac_mpi.config import flatten
@@ -86,11 +86,8 @@ def table_of(
 
 def caption(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> str:
     """Return the sentence above the table."""
-    whose = describe_better(policies(*runs)) if policy == BETTER else policy
-    what = f"{MEASURES[measure]}, {whose}" if measure in OF_POLICY else MEASURES[measure]
-    if measure == "best" and policy != BETTER:
-        what = f"best mean return of an evaluation, {policy}, which flatters"
-    elif measure == "best" and set(APART) <= set(policies(*runs)):
+    what = describe(measure, policy, describe_better(policies(*runs)))
+    if measure == "best" and policy == BETTER and set(APART) <= set(policies(*runs)):
         what += f"; of {' and '.join(APART)} the best mean return of an evaluation, which flatters"
     when = f", at {at}" if at.limit < np.inf else ""
     bold = "" if measure == "fates" else "; bold: best mean of a task"

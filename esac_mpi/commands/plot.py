@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING
 from esac_mpi.analysis import command
 from esac_mpi.analysis.curves import AXES
 from esac_mpi.analysis.messages import Unusable
-from esac_mpi.analysis.outcomes import MEASURES
+from esac_mpi.analysis.outcomes import MEASURES, describe
 from esac_mpi.host.paths import has_suffix
 from esac_mpi.record import RunFiles
 
@@ -146,9 +146,8 @@ def plot_swept(found: "Panels", options: argparse.Namespace) -> "Figure":
     """Draw what a field does."""
     from esac_mpi.analysis.sensitivity import divide_by_best, draw_lines
 
-    title, y = MEASURES[options.measure].capitalize(), "episodic return"
-    if options.policy != options.line.get_default("policy"):
-        title += f", {options.policy}"
+    what, y = describe(options.measure, options.policy), "episodic return"
+    title = what[0].upper() + what[1:]
     if options.at_steps:
         title += f", at {options.at_steps:,} true steps"
     if options.normalise:

@@ -64,8 +64,10 @@ def test_a_task_without_a_run_of_every_variant_is_left_out():
     rows = finals({"ES": (4, 6), "SAC": (12, 8), "TD3": (7,)})
     rows += finals({"ES": (50,), "SAC": (0,)}, "B-v0")
     rows.append(run("TD3", 0, [(1, 9.0)], "B-v0", done=False))
+    rows.append(run("ES", 1, [(3, 40.0)], "B-v0"))  # has ended before, which concerns no score
     found = scored(rows)
     assert found.absent == {"B-v0": "no run is that far of TD3"}
+    assert (found.short, found.ages) == ([], {"ES": 0, "SAC": 0, "TD3": 0})
     assert [len(scores) for scores in found.scores("ES")] == [2]
     two, one = scored(rows, left_out=["TD3"]), scored(rows, left_out=["TD3", "A-v0"])
     for study, tasks in ((found, ["A-v0"]), (two, ["A-v0", "B-v0"]), (one, ["B-v0"])):

@@ -23,6 +23,8 @@ from esac_mpi.analysis import (
 )
 from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.commands import plot
+from esac_mpi.commands.__main__ import command_line
 from esac_mpi.config import Config
 from esac_mpi.record import Run
 
@@ -40,6 +42,10 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, call):
     assert found == {0.01: [40, 50], 0.1: [100, 110], 0.5: [10, 20]}
     line = [*paths, "--what", "sensitivity", "--field", "es.sigma"]
     call("plot", *line, "--seeds", "--out", tmp_path / "s.png")
+    for policy, said in (("better", "Return of the best policy"), ("theta_es", "which flatters")):
+        words = [*map(str, line), "--measure", "best", "--policy", policy]
+        drawn = plot.plot_runs(command_line("plot").parse_args(words))
+        assert said in drawn.get_suptitle().replace("\n", " ")
 
 
 KWARGS = [{"task.kwargs": kwargs} for kwargs in ({"a": 1.0}, {"b": 2}, {"a": 2.0}, {})]

@@ -110,7 +110,11 @@ def test_what_is_written_is_read(tmp_path):
         (lambda text: text.replace(",1,1,,,4", ",1,1,,,4,5"), 65, "line 2: not as many"),
         (lambda text: text.replace("x,", "\nx,", 1).replace(",8,", ",a,", 1), 65, "line 3: wall"),
         (lambda text: text + text.split("\n", 1)[1], 2, "x, small, A-v0, SAC, seed 0: there twice"),
-        (lambda text: text.replace(",3,300,", ",3,20,"), 65, "seed 0, generation 3: less env_steps"),
+        (
+            lambda text: text.replace(",3,300,", ",3,20,"),
+            65,
+            "generation 3: less env_steps",
+        ),
         (lambda text: text.encode("utf-16"), 65, "no CSV file of results"),
     ],
 )

@@ -122,8 +122,6 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
             made = np.isfinite(values(runs, WALL, limit, FIELD))
             scored = list(compress(runs, made))
             found.unfinished.extend(compress(runs, ~made))
-            found.short.extend(run for run in scored if run.ended_before(limit))
-            found.ages[label] = max(found.ages.get(label, 0.0), greatest_age(runs, limit, FIELD))
             returns[label] = np.array([chosen_return(run, limit) for run in scored])
         zero, one = bounds(groups, random, limit)
         lacking = [label for label, seeds in returns.items() if not len(seeds)]
@@ -133,6 +131,10 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
             found.absent[title] = f"no run is that far of {', '.join(lacking)}"
         else:
             found.tasks.append(Task(title, zero, one, returns))
+            found.short.extend(run for run in there if run.ended_before(limit))
+            for label, runs in own.items():
+                age = greatest_age(runs, limit, FIELD)
+                found.ages[label] = max(found.ages.get(label, 0.0), age)
     if not found.tasks:
         why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
         raise Unusable(f"nothing to aggregate yet: {why}")
