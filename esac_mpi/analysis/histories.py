@@ -12,7 +12,14 @@ from esac_mpi.analysis.curves import per_row, position
 from esac_mpi.analysis.followed import Followed, publication_time
 from esac_mpi.analysis.measures import column, counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
-from esac_mpi.analysis.returns import evaluated, evaluations, policies, training, training_returns
+from esac_mpi.analysis.returns import (
+    WINDOW,
+    evaluated,
+    evaluations,
+    policies,
+    training,
+    training_returns,
+)
 from esac_mpi.analysis.tables import render
 from esac_mpi.record import RunFiles, Unreadable
 
@@ -81,6 +88,17 @@ def tag(name: str) -> str:
     return TAGS.get(name, name.replace("metrics/evaluation_", "eval/"))
 
 
+def recent_length(episodes: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Average the length of WINDOW episodes or more from both counts so far, nan before the first.
+
+    Episodes go on over ends of generations: of fewer the unfinished one would be a large part.
+    """
+    ended, made = (np.concatenate([[0.0], count]) for count in (episodes, steps))
+    first = np.maximum(np.searchsorted(ended, episodes - WINDOW, "right") - 1, 0)
+    played = episodes - ended[first]
+    return np.where(played > 0, (steps - made[first]) / np.maximum(played, 1), np.nan)
+
+
 def collect_curves(run: RunFiles) -> dict[str, np.ndarray]:
     """Collect the curves of TensorBoard, {tag: [generations]}. Raises Unusable as `columns`."""
     found = {tag(name): values for name, values in columns(run).items()}
@@ -91,8 +109,7 @@ def collect_curves(run: RunFiles) -> dict[str, np.ndarray]:
         found["rollout/ep_len_mean"] = spread(np.where(length > 0, length, np.nan))["mean"]
         found["rollout/ep_len_mean"] /= getattr(run.config.own, "fitness_episodes", 1)
     else:
-        played, steps = np.diff(episodes, prepend=0), np.diff(position(run, "env_steps"), prepend=0)
-        found["rollout/ep_len_mean"] = np.where(played > 0, steps / np.maximum(played, 1), np.nan)
+        found["rollout/ep_len_mean"] = recent_length(episodes, position(run, "env_steps"))
     if len(total := counted_steps(run)):
         found["time/total_timesteps"] = total
         if len(wall):

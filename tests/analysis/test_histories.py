@@ -13,6 +13,7 @@ from figure_runs import trained
 from growing_runs import make, one_more
 from whole_runs import wait_for
 
+from esac_mpi.analysis.histories import collect_curves
 from esac_mpi.record import Run
 
 CURVES = "events.out.tfevents.esac_mpi"
@@ -117,6 +118,15 @@ def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, call, tensorb
     assert {tag: found[9][2][tag] for tag in wanted} == pytest.approx(wanted)
     call(f"{TENSORBOARD} --step generation --out", tmp_path / "b", tmp_path / "a")
     assert steps(tmp_path / "b/a") == list(range(1, 11))  # a folder a run
+
+
+def test_episodes_that_go_on_over_generations_have_their_length(tmp_path):
+    """Of 160 steps in generations of 100: the ones that ended in one are 0 or 1."""
+    ended = np.diff(100 * np.arange(101) // 160).tolist()
+    rows = [{"sac_episodes": n, "sac_episodic_return": 5.0 if n else np.nan} for n in ended]
+    found = collect_curves(trained(tmp_path / "a", "sac", rows))["rollout/ep_len_mean"]
+    assert np.isnan(found[0])
+    assert found[[1, 99]].tolist() == [200, 160]
 
 
 def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboard):
