@@ -290,6 +290,18 @@ def test_a_run_that_goes_on_has_no_figure_at_a_later_time(tmp_path, call):
     assert "without a figure" not in call("results table --seconds 31", path).out
 
 
+def test_names_that_read_alike_are_no_two_seeds(tmp_path, call):
+    rows = [*history("ES", 0, [(9, 1, 1.0, None)]), *history("ES ", 0, [(9, 1, 2.0, None)])]
+    path = stored(tmp_path / "r.csv", rows)
+    assert "A-v0, ES, seed 0: two runs of that name" in call("results table", path, code=2).err
+
+
+def test_several_forms_of_a_task_are_told(tmp_path, call):
+    rows = [*history("ES", 0, [(9, 1, 1.0, None)], changed="horizon 9"), *study()]
+    said = "do not compare: as its id makes it, or rows of before this was recorded; horizon 9."
+    assert said in call("results table", stored(tmp_path / "r.csv", rows)).out
+
+
 def test_runs_without_an_end_are_told(tmp_path, call):
     *before, last = study()
     path = stored(tmp_path / "r.csv", [*before, dataclasses.replace(last, complete=False)])

@@ -22,7 +22,15 @@ import numpy as np
 
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.analysis.results.rows import Row, refuse_mixed, task_form
-from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, greatest_age, values
+from esac_mpi.analysis.results.traces import (
+    WALL,
+    Sections,
+    Trace,
+    Wall,
+    forms,
+    greatest_age,
+    values,
+)
 from esac_mpi.host.invocation import call_of
 
 FIELD = "better"
@@ -154,16 +162,15 @@ def chosen_return(run: Trace, limit: float) -> float:
 def bounds(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
     """Find the returns that are 0 and 1 on a task, -inf for 1 without any. Raises Unusable."""
     rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
-    ways = sorted({trace.rows[0].changed for traces in groups.values() for trace in traces})
+    ways = forms(trace for traces in groups.values() for trace in traces)
     if len(ways) > 1:
-        plain = "as its id makes it, or rows of before this was recorded"
-        told = " and ".join(way or plain for way in ways)
+        told = " and ".join(ways)
         raise Unusable(
             f"{rows[0].task}: runs in several forms of it have no scale in common: {told}"
         )
-    task = task_form(rows[0].task, ways[0])
+    task = task_form(rows[0].task, rows[0].changed)
     if task not in random:
-        how = ", with that --horizon or --kwargs" * bool(ways[0])
+        how = ", with that --horizon or --kwargs" * bool(rows[0].changed)
         command = f"{call_of('experiment')} random {rows[0].task}"
         raise Unusable(
             f"{task}: the return of random actions is not known; measure it{how}: {command}"

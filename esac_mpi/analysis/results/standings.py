@@ -21,6 +21,7 @@ from esac_mpi.analysis.results.traces import (
     Wall,
     by_variant,
     count_runs,
+    forms,
     greatest_age,
     reach,
     span,
@@ -161,9 +162,11 @@ def task_table(
 
 
 def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
-    """Yield remarks on runs without an end or the compared time, and on the oldest figure."""
+    """Yield remarks on runs that are not alike, or not at the compared time or their end."""
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
+    if len(ways := forms(runs)) > 1:
+        yield f"In several forms of the task, whose returns do not compare: {'; '.join(ways)}."
     if going := unfinished(runs):
         yield f"Not complete, so by their last row in place of an end: {count_runs(going)}."
     if behind := [run for run in runs if not run.has_reached(limit)]:

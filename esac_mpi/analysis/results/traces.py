@@ -10,7 +10,7 @@ import numpy as np
 from esac_mpi.analysis.clock import describe_ranks, grid
 from esac_mpi.analysis.colours import algorithm_of
 from esac_mpi.analysis.curves import Curve, Origin, last_before
-from esac_mpi.analysis.messages import format_range
+from esac_mpi.analysis.messages import Unusable, format_range
 from esac_mpi.analysis.names import sort_key
 from esac_mpi.analysis.results.rows import Row
 
@@ -69,7 +69,10 @@ def on_ranks(rows: Iterable[Row], ranks: int) -> list[Row]:
 
 
 def sections(rows: Iterable[Row]) -> Sections:
-    """Return the runs by task and variant, whatever the order of the rows of different runs."""
+    """Return the runs by task and variant, whatever the order of the rows of different runs.
+
+    Raises Unusable where names of two runs read alike, such as "ES" and "ES ".
+    """
     runs: dict[tuple[str, str, str, str, str, int], list[Row]] = {}
     for row in rows:
         runs.setdefault(row.run, []).append(row)
@@ -80,8 +83,17 @@ def sections(rows: Iterable[Row]) -> Sections:
         title = f"{experiment} ({budget}): {task}" if several else task
         label = f"{variant} {value}".strip()
         trace = Trace(title, label, tuple(runs[run]))
-        found.setdefault(title, {}).setdefault(label, []).append(trace)
+        alike = found.setdefault(title, {}).setdefault(label, [])
+        if trace.name in (other.name for other in alike):
+            raise Unusable(f"{trace.name}: two runs of that name, by variant and value")
+        alike.append(trace)
     return found
+
+
+def forms(traces: Iterable[Trace]) -> list[str]:
+    """List the forms of its task in which runs are: horizon and keyword arguments, in words."""
+    plain = "as its id makes it, or rows of before this was recorded"
+    return [way or plain for way in sorted({trace.rows[0].changed for trace in traces})]
 
 
 def as_number(value: str) -> float | str:
