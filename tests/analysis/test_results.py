@@ -311,6 +311,14 @@ def test_runs_without_an_end_are_told(tmp_path, call):
     assert "omplete" not in call("results table", stored(path, study())).out
 
 
+def test_long_times_have_no_exponents(tmp_path, call):
+    rows = history("ES", 0, [(900, 100, 1, None), (950, 1500, 2, None), (990, 1634, None, None)])
+    path = stored(tmp_path / "r.csv", rows)
+    said = call("results table --seconds 2000", path).out
+    assert "counted as they ended: 1 (1 of ES), after 1.63k s. The oldest figure" in said
+    assert "there is from 130 s before" in said
+
+
 def test_the_age_of_the_oldest_figure():
     esac = traces.sections(study())["A-v0"]["ESAC"]
     # at 30.5 s seed 1 has one at 20, the next at 31; at 100 s their ends; at 5 s none

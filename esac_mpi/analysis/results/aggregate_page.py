@@ -8,7 +8,7 @@ from esac_mpi.analysis import intervals
 from esac_mpi.analysis.messages import format_range
 from esac_mpi.analysis.results.scores import Study, Task
 from esac_mpi.analysis.results.standings import champion_of
-from esac_mpi.analysis.results.traces import Wall, count_runs, span
+from esac_mpi.analysis.results.traces import Wall, count_runs, span, two_figures
 from esac_mpi.analysis.tables import Cell, digits, markdown
 from esac_mpi.host.log import compact
 
@@ -56,7 +56,7 @@ def describe_study(study: Study) -> Iterator[str]:
             "Runs that ended before, so counted as they ended: "
             f"{count_runs(study.short)}, {span(study.short)}."
         )
-    ages = ", ".join(f"{label} {age:.2g}" for label, age in study.ages.items())
+    ages = ", ".join(f"{label} {two_figures(age)}" for label, age in study.ages.items())
     yield f"Oldest evaluation used [s before that time, or before the run's end]: {ages}."
 
 

@@ -25,6 +25,7 @@ from esac_mpi.analysis.results.traces import (
     greatest_age,
     reach,
     span,
+    two_figures,
     unfinished,
     values,
 )
@@ -174,7 +175,8 @@ def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
     if ended := [run for run in runs if run.ended_before(limit)]:
         yield f"Ended before {at}, so counted as they ended: {count_runs(ended)}, {span(ended)}."
     if (age := greatest_age(runs, limit, y)) > 0.05 * limit:
-        yield f"The oldest figure there is from {age:.2g} s before that, or before its run's end."
+        before = f"{two_figures(age)} s before that, or before its run's end"
+        yield f"The oldest figure there is from {before}."
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:

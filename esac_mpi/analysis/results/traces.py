@@ -13,6 +13,7 @@ from esac_mpi.analysis.curves import Curve, Origin, last_before
 from esac_mpi.analysis.messages import Unusable, format_range
 from esac_mpi.analysis.names import sort_key
 from esac_mpi.analysis.results.rows import Row
+from esac_mpi.host.log import compact
 
 WALL = "wall_seconds"
 
@@ -150,6 +151,11 @@ def greatest_age(traces: list[Trace], limit: float, y: str) -> float:
     return max(ages)
 
 
+def two_figures(seconds: float) -> str:
+    """Format an age, without an exponent: 0.12, 120, 1.2k."""
+    return compact(float(f"{seconds:.2g}"))
+
+
 def count_runs(runs: list[Trace]) -> str:
     """Return the count of runs, in all and by variant, in words."""
     return f"{len(runs)} ({by_variant(runs)})"
@@ -164,4 +170,4 @@ def by_variant(runs: list[Trace]) -> str:
 def span(runs: list[Trace]) -> str:
     """Return "after LEAST to MOST s", the wall times at which runs ended."""
     ends = [run.rows[-1].wall_seconds for run in runs]
-    return f"after {format_range(f'{end:.3g}' for end in (min(ends), max(ends)))} s"
+    return f"after {format_range(map(compact, (min(ends), max(ends))))} s"
