@@ -15,12 +15,11 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from esac_mpi.config.exact import whole
-from esac_mpi.config.fields import DEFAULTS, NAMES, amend, as_text, choices, flatten, hint, is_list
+from esac_mpi.config.fields import DEFAULTS, NAMES, as_text, choices, flatten, hint, is_list
 from esac_mpi.config.files import KWARGS, ONE, no_file, read_file
 from esac_mpi.config.genetic import FORMS
-from esac_mpi.config.presets import preset
 from esac_mpi.config.reads import reads
-from esac_mpi.config.resolution import Hear, resolve_all, settings
+from esac_mpi.config.resolution import CHOICES, Hear, resolve, resolve_all, settings
 from esac_mpi.config.whole import ALGORITHMS, FORM_OF, Config, ConfigError
 from esac_mpi.host.invocation import program
 from esac_mpi.host.log import tell
@@ -105,7 +104,7 @@ def load(argv: list[str], warn: Hear = lambda text: None) -> tuple[Config, bool]
     file = read_file(source) if source else {}
     named = settings(_options(words), WHO, file)
     if HELP & {*argv}:
-        tell(_help_of(named["algorithm"], file) if "algorithm" in named else _overview())
+        tell(_help_of(file, named) if "algorithm" in named else _overview())
         raise SystemExit(0)
     return resolve_all(file, named, WHO, source, warn), "--fresh" in argv
 
@@ -200,9 +199,10 @@ def _about(algorithm: str) -> str:
     return re.split(r"\.(?= [A-Z]|$)", text)[0]
 
 
-def _help_of(algorithm: str, file: dict[str, Any]) -> str:
-    """Describe every field that an algorithm reads; a file's values count as defaults."""
-    default = amend(amend(Config(), preset({"algorithm": algorithm})), file)
+def _help_of(file: dict[str, Any], named: dict[str, Any]) -> str:
+    """Describe every field that an algorithm reads; a file's and a preset's values are defaults."""
+    default = resolve(file, {name: named[name] for name in CHOICES if name in named})
+    algorithm = default.algorithm
     width = min(max(shutil.get_terminal_size().columns, 40), 100)
     usage = f"usage: {program()} --algorithm {algorithm} [--SETTING VALUE ...]"
     lines = [usage, "\nSources of the defaults: P the paper, C its public code, M measured here."]

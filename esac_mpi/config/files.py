@@ -25,7 +25,7 @@ from esac_mpi.host.run_directory import CONFIG, is_run, regular
 SAID = "said"  # the key of a run's own file that names what a person said
 # no part of a run: a directory is moved, a job has its own limit, and a change is let be once
 UNSAVED = ("run_dir", "max_hours", "task.changed")
-WHOLE = 35  # fields of [esac]: a run's own file has them all, no file that a person wrote so many
+WHOLE = 200  # fields of a run's own file, at least: it has those that the run does not read, too
 KWARGS = "task.kwargs"  # of the task's maker: a table of any names
 ONE = f"{KWARGS}."  # begins the name of one of them
 # a key of another file: what that file is, and its command
@@ -73,7 +73,7 @@ def from_table(
     else:
         for name, value in found.items():
             refuse_former(name, value, source)
-    whole = sum(name.startswith("esac.") for name in found) >= WHOLE
+    whole = former and len(found) >= WHOLE
     found = _coerce(complete(found) if whole else found, source, beside)
     if whole and not said:  # of 0.1.0, which did not list it
         others = (name for name in NAMES if name in found and found[name] != DEFAULTS[name])

@@ -105,7 +105,7 @@ def resolve(file: Settings, named: Settings) -> Config:
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
         if SAID in file and not any(_differs(file, named, name) for name in BY_PRESET):
             halves = pairs(given.get("algorithm", Config.algorithm))
-            values |= {esac: file[esac] for _, esac in halves}  # as "auto" was resolved, say
+            values |= {esac: file[esac] for _, esac in halves if esac in file}  # as "auto" was, say
         values = complete_half(values | preset(given) | given)
     else:
         values = preset(file) | file | named

@@ -9,7 +9,17 @@ from conftest import ROOT, finish
 
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
-from esac_mpi.config import ES, ESAC, Config, ConfigError, as_words, load, read_file
+from esac_mpi.config import (
+    ES,
+    ESAC,
+    Config,
+    ConfigError,
+    as_words,
+    find_unread,
+    flatten,
+    load,
+    read_file,
+)
 from esac_mpi.config.files import suggest
 from esac_mpi.config.resolution import resolve_given
 from esac_mpi.studies.experiments import design
@@ -209,6 +219,14 @@ def test_a_config_of_python_says_what_its_run_does_not_read(caplog):
 def test_a_choice_may_be_an_enum_of_texts():
     chosen = Enum("Chosen", {"ES": "es"}, type=str)
     assert resolve_given(None, {"algorithm": chosen.ES}).algorithm.__class__ is str
+
+
+def test_a_whole_table_is_no_file_of_an_old_run():
+    """All of [esac] alone was taken for a run's of 0.1.0, whose other values were put beside it."""
+    given = dict(flatten(ESAC(sigma=0.1), "esac."))
+    read = {name: given[name] for name in given.keys() - find_unread(Config(), given)}
+    found = resolve_given(None, read)
+    assert (found.esac, found.policy) == (ESAC(sigma=0.1), Config().policy)
 
 
 @pytest.mark.parametrize(

@@ -229,3 +229,12 @@ def test_help_of_an_algorithm_explains_what_it_reads(capsys, monkeypatch, algori
     said = dict(re.findall(r"^  --([\w.]+) \S.*\n((?: {6}.+\n)+)", out, re.MULTILINE))
     assert said.keys() == {name for name in NAMES if reads.reads(algorithm, name)}
     assert all(len(text.split("(default:")[0].split()) > 1 for text in said.values()), said
+
+
+@pytest.mark.parametrize("words", [f"{ROOT}/configs/esac/hopper.toml", "--esac.preset corrected"])
+def test_help_has_the_values_of_a_preset_as_defaults(capsys, words):
+    with pytest.raises(SystemExit):
+        load([*words.split(), "--algorithm", "esac", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "--policy.hidden int ...|auto Units" in told
+    assert "512 512; C: 256 256. (default: 512 512)" in told

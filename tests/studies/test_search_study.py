@@ -315,6 +315,15 @@ def test_the_best_as_a_configuration_means_the_same(tmp_path, words):
     assert (found.budget, found.seed) == (config.budget, 0)
 
 
+def test_names_beside_the_best_count_as_beside_any_file(tmp_path):
+    """It was taken for the file of a run of 0.1.0: other values were put beside it, or none."""
+    config, best = load(["--esac.transfer", "off"])[0], str(tmp_path / "best.toml")
+    (tmp_path / "best.toml").write_text(report.as_file(config))
+    assert load([best, "--esac.transfer", "tested"])[0].esac == Config().esac
+    for other in ("es", "sac", "td3"):
+        assert load([best, "--algorithm", other])[0].algorithm == other
+
+
 @pytest.mark.parametrize("where", ["help", "page"])
 def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
     page = (ROOT / "docs/how-to/search.md").read_text(encoding="utf-8")
