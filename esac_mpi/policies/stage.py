@@ -82,29 +82,39 @@ class Camera:
     """Takes pictures of a task, uint8 [height, width, 3]. Raises Unusable."""
 
     def __init__(self, env: Env) -> None:
-        self._env, self._renderer = env, None
-        state = simulator(env)
-        if state is None:
-            modes = getattr(library(env), "metadata", {}).get("render_modes")
-            if "rgb_array" not in (modes or ()):
-                raise Unusable(f"{env.id} has no picture: {NO_PICTURE}")
+        self._env, self._model = env, None
+        self._renderer: Any = None
+        if state := simulator(env):
+            self._look_at(state[0])
             return
+        modes = getattr(library(env), "metadata", {}).get("render_modes")
+        if "rgb_array" not in (modes or ()):
+            raise Unusable(f"{env.id} has no picture: {NO_PICTURE}")
+
+    def _look_at(self, model: Any) -> None:
+        """Draw this model from now on: a task may make another one at a reset."""
         if os.environ.get("MUJOCO_GL") == "disabled":
             raise Unusable(NO_GL)
         import mujoco
 
-        model = state[0]
+        self.close()
+        screen = model.vis.global_  # which some models have smaller
+        screen.offwidth, screen.offheight = max(screen.offwidth, SIZE), max(screen.offheight, SIZE)
         self._renderer, self._free = mujoco.Renderer(model, SIZE, SIZE), mujoco.MjvCamera()
         self._free.distance, self._free.azimuth, self._free.elevation = 0.0, 90.0, -30.0
         names = [model.cam(i).name for i in range(model.ncam)]
         # of the model's cameras one that follows from the side, or the first
         self._own = next((names.index(name) for name in ("side", "track") if name in names), 0)
+        self._model = model
 
     def _viewpoint(self, model: Any, data: Any) -> Any:
         """Return the model's camera, or without any a free one that has all parts in its view."""
         if model.ncam:
             return self._own
         parts = model.geom_rbound > 0  # all but planes
+        if not parts.any():  # sites, say
+            self._free.lookat[:], self._free.distance = model.stat.center, 2 * model.stat.extent
+            return self._free
         places = data.geom_xpos[parts]
         self._free.lookat[:] = places.mean(axis=0)
         reach = np.linalg.norm(places - self._free.lookat, axis=1) + model.geom_rbound[parts]
@@ -113,9 +123,9 @@ class Camera:
 
     def picture(self) -> np.ndarray:
         """Return the task as it stands. Raises Unusable."""
-        if self._renderer is not None:
-            state = simulator(self._env)
-            assert state is not None  # as at the start
+        if state := simulator(self._env):
+            if state[0] is not self._model:
+                self._look_at(state[0])
             self._renderer.update_scene(state[1], self._viewpoint(*state))
             return self._renderer.render().copy()
         task = library(self._env)

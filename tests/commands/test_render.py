@@ -253,6 +253,31 @@ def test_a_free_camera_follows_what_moves(monkeypatch):
     assert np.allclose(seen, [(0, 0.28), (9, 0.28)])
 
 
+def test_a_camera_takes_any_model_and_the_one_that_a_reset_has_made(monkeypatch):
+    """One of sites alone, with a small screen; and its successor."""
+    small = '<mujoco><visual><global offwidth="9" offheight="9"/></visual><worldbody>'
+    sites = mujoco.MjModel.from_xml_string(f"{small}<body><site/></body></worldbody></mujoco>")
+    task, drawn = SimpleNamespace(model=sites, data=mujoco.MjData(sites)), []
+
+    def renderer(model, height, width):
+        drawn.append(model)
+        assert min(model.vis.global_.offheight, model.vis.global_.offwidth) >= height == width
+        seen = lambda data, view: drawn.append(view.distance)  # noqa: E731
+        picture = np.zeros((2, 3, 3), np.uint8)
+        closed = lambda: drawn.append("closed")  # noqa: E731
+        return SimpleNamespace(update_scene=seen, render=lambda: picture, close=closed)
+
+    monkeypatch.setattr(mujoco, "Renderer", renderer)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    camera = stage.Camera(SimpleNamespace(id="Own-v0", _env=task))
+    camera.picture()
+    task.model = ball = mujoco.MjModel.from_xml_string(BALL)
+    task.data = mujoco.MjData(ball)
+    camera.picture()
+    assert drawn[:2] == [sites, 2 * sites.stat.extent]
+    assert drawn[2:4] == ["closed", ball]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
