@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from commands import begun
 from conftest import CORRECTED, environment
+from run_files import leave
 from toy_experiments import TOY, finished, planned, write
 from whole_runs import wait_for
 
@@ -70,6 +71,30 @@ out = "picture.png"
     rows = read_rows([folder / "results.csv"])
     assert {row.run for row in rows} == {("toy", "smoke", "CyclicMDP-v0", "ES", "", 0)}
     assert [(row.generation, row.complete) for row in rows] == [(1, False), (3, False), (6, True)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "met", "passed"),
+    [("generations", 2, 1), ("env_steps", 15, 10), ("nominal_steps", 20, 9), ("minutes", 1, 0.5)],
+)
+def test_a_run_beyond_a_budget_is_not_done_with_it(tmp_path, limit, met, passed):
+    """It was started and ended at once, as finished, which counted as failed for ever."""
+    config = configured(algorithm="es")
+    one = a_run(tmp_path, config)
+    rows = []
+    for g in (1, 2):
+        counted = {"generation": g, "env_steps_population": 10 * g, "nominal_steps": 10 * g}
+        rows.append((counted, {"wall_seconds": 30.0 * g}))
+    leave(one.run_dir, rows, config)
+
+    def planned(number):
+        budget = {"budget.nominal_steps": 0, f"budget.{limit}": number}
+        return replace(one, config=amend(config, budget))
+
+    assert running.is_done(planned(met))
+    assert not running.is_done(planned(1000))
+    with pytest.raises(Unusable, match="beyond the budget"):
+        running.is_done(planned(passed))
 
 
 def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path, monkeypatch, call, alone):

@@ -91,6 +91,9 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
         products=[read_product(entry, f"{source}: products") for entry in products],
         budgets=read_each(table["budgets"], read_budget, f"{source}: budgets"),
     )
+    outs = [one.out for one in found.products]
+    if twice := next((out for out in outs if outs.count(out) > 1), ""):
+        raise Unusable(f"{source}: products: out = {twice!r} is that of two")
     for name, b in found.budgets.items():
         check_names(found, b, f"{source}: budgets.{name}")
     if found.points < 1:
@@ -101,18 +104,18 @@ def parse(id: str, table: dict[str, Any], source: str) -> Experiment:
 def read_product(table: dict[str, Any], source: str) -> Product:
     """Return a product, its arguments by present names. Raises Unusable for no file or command."""
     product: Product = read_as(Product, table, source)
-    if "/" in product.out:
-        raise Unusable(
-            f"{source}: out = {product.out!r}: a file's name; "
-            "it is written beside the experiment's results.csv"
-        )
+    out = product.out
+    if Path(out).name != out or out in ("", "..", "results.csv") or "\0" in out:
+        beside = "a file's name; it is written beside the experiment's results.csv"
+        raise Unusable(f"{source}: out = {out!r}: {beside}")
     name = product.command
-    if name and ("." in name or find_spec(f"esac_mpi.commands.{name}") is None):
+    known = name and "." not in name and find_spec(f"esac_mpi.commands.{name}")
+    if not known and not product.tool.startswith("tools."):
         what = "no command, nor a program of the checkout as tools.operators"
         raise Unusable(f"{source}: tool = {product.tool!r}: {what}")
     if product.command == "results" and product.arguments[:1] == ["draw"]:  # of 0.2.0
         now = 'tool = "plot", which draws CSV files, too'
-        raise Unusable(f"{source}: out = {product.out!r}: `results draw` is gone: {now}")
+        raise Unusable(f"{source}: out = {out!r}: `results draw` is gone: {now}")
     words = product.arguments
     if product.command in ("plot", "table"):
         pairs = zip(["", *words], words, strict=False)

@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from esac_mpi.analysis import measures
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import AUTO, SURVIVAL, Config, amend, differences, flatten
 from esac_mpi.host.errors import INSTALL, Interrupted, RunError
@@ -81,7 +82,10 @@ def log_of(planned: Planned) -> Path:
 
 
 def is_done(planned: Planned) -> bool:
-    """Tell whether a run is complete. Raises Unusable where there is one of other settings."""
+    """Tell whether a run is complete.
+
+    Raises Unusable where there is one of other settings, or beyond the budget.
+    """
     run = open_files(planned)
     if run is None:
         return False
@@ -96,7 +100,15 @@ def is_done(planned: Planned) -> bool:
             f"{planned.run_dir} was made on {ranks} rank(s), and is planned on {planned.ranks}: did"
             " a job script's LAUNCH start another number? Remove it, or choose another --root"
         )
-    return run.state == "complete" and run.config.budget == planned.config.budget
+    if run.state != "complete" or run.config.budget == planned.config.budget:
+        return run.state == "complete"
+    limits = measures.budget(replace(run, config=planned.config)).values()
+    if any((count[:-1] >= limit).any() for count, limit in limits):
+        raise Unusable(
+            f"{planned.run_dir} holds a run beyond the budget that is planned now: "
+            "remove it, or choose another --root"
+        )
+    return any(count[-1] >= limit for count, limit in limits)
 
 
 def launcher(ranks: int) -> list[str]:
