@@ -102,7 +102,7 @@ pause = number_in(0, 86_400, "seconds")  # between looks at files
 SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     "runs": {"nargs": "+", "type": read_path, "metavar": "RUN", "help": "run directory"},
     "--status": {
-        "nargs": "+", "choices": STATES, "default": [], "metavar": "STATUS",
+        "nargs": "+", "action": "extend", "choices": STATES, "default": [], "metavar": "STATUS",
         "help": f"only runs of these: {', '.join(STATES)}",
     },
     "--policy": {
@@ -110,7 +110,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "help": "whose evaluations; default: the better one each time",
     },
     "--ranks": {
-        "nargs": "+", "type": rank_count, "metavar": "R",
+        "nargs": "+", "action": "extend", "type": rank_count, "metavar": "R",
         "help": "wall time as computed for R ranks, in place of the measured one",
     },
     "--last": {

@@ -107,7 +107,8 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
             add("--root", type=read_path, default=root, help=text)
             add("--budget", default=budget, help=f"smoke, small or paper; default {budget}")
     add = actions.choices["run"].add_argument
-    add("--seeds", nargs="+", type=whole, metavar="N", help="of the budget's seeds these alone")
+    text = "of the budget's seeds these alone"
+    add("--seeds", nargs="+", action="extend", type=whole, metavar="N", help=text)
     add("--at-once", type=count, default=2, metavar="N", help="runs at the same time (2)")
     text = "what random actions return, for normalised scores"
     add = actions.add_parser("random", help=text).add_argument

@@ -107,7 +107,7 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     add("--published", action="store_true", help="beside them what the ESAC paper prints")
     add = together.add_argument
     text = "tasks, variants: not aggregated"
-    add("--leave-out", nargs="+", default=[], metavar="NAME", help=text)
+    add("--leave-out", nargs="+", action="extend", default=[], metavar="NAME", help=text)
     book, text = FOLDER / "random.toml", "returns of random actions"
     add("--random", type=read_path, default=book, metavar="FILE", help=text)
 

@@ -18,6 +18,7 @@ import argparse
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from esac_mpi.analysis.command import out_path
 from esac_mpi.analysis.messages import Unusable, note
@@ -32,7 +33,7 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     found: dict[Path, list[str]] = {}
     notes: set[str] = set()
     chosen: set[str] = set()
-    grid, numbers = list(combinations(options)), seeds(options.seeds)
+    grid, numbers = list(combinations(options)), seeds(options.seeds or ["0-4"])
     for words, name in grid:
         try:
             chosen.update(automatic(load(words, notes.add)[0]))
@@ -62,11 +63,11 @@ def main(options: argparse.Namespace) -> Iterator[object]:
 def add_arguments(line: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its line."""
     add, folder = line.add_argument, Path("runs/sweep")
-    text = "configuration files"
-    add("--configs", nargs="+", type=read_path, default=[], metavar="TOML", help=text)
-    add("--tasks", nargs="+", default=[], metavar="ID", help="tasks with the default settings")
-    add("--algorithms", nargs="+", default=[], help="default: the configuration's own")
-    add("--seeds", nargs="+", default=["0-4"], help="numbers and ranges; default 0-4")
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    add("--configs", type=read_path, metavar="TOML", help="configuration files", **several)
+    add("--tasks", metavar="ID", help="tasks with the default settings", **several)
+    add("--algorithms", help="default: the configuration's own", **several)
+    add("--seeds", help="numbers and ranges; default 0-4", **several)
     names = ("FIELD", "VALUE")
     add("--set", nargs="+", action="append", default=[], metavar=names, help="may be repeated")
     add("--root", type=read_path, default=folder, help="directory of the run directories")

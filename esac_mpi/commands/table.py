@@ -112,6 +112,6 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     text = "of waiting: nominal steps; default: what all runs of a task have"
     line.add_argument("--steps", type=command.whole_number, metavar="N", default=0, help=text)
     text = "beside what papers print, of other versions of tasks; default esac, fates: pderl-fates"
-    line.add_argument("--published", nargs="*", choices=PRINTED, help=text)
+    line.add_argument("--published", nargs="*", action="extend", choices=PRINTED, help=text)
     line.add_argument("--format", choices=FORMATS, default="markdown")
     line.add_argument("--out", type=command.out_path, metavar="FILE", help="write it there")

@@ -15,7 +15,7 @@ from short_runs import failing
 
 from esac_mpi import __version__
 from esac_mpi.commands import GROUPS, NAMES, examples
-from esac_mpi.commands.__main__ import EXTRAS, main
+from esac_mpi.commands.__main__ import EXTRAS, command_line, main
 from esac_mpi.host.data_files import data_folder
 
 
@@ -32,6 +32,19 @@ def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
     assert "    mpirun -n 64 esac-mpi run" in shown
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"esac_mpi {__version__}\n"
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"run"}))
+def test_an_option_of_several_values_may_be_repeated(name):
+    """The last one alone counted: `sweep --tasks A --tasks B` had no runs of A."""
+    lines, several = [command_line(name)], []
+    for line in lines:
+        for action in line._actions:
+            lines += getattr(action, "choices", None).values() if action.nargs == "A..." else []
+            if action.option_strings and action.nargs in ("+", "*"):
+                several.append(type(action).__name__)
+    assert {*several} <= {"_ExtendAction", "_AppendAction"}
+    assert several or name not in ("sweep", "experiment", "results", "summary")
 
 
 @pytest.mark.parametrize(
