@@ -178,6 +178,7 @@ CHEETAH, RUN = "HalfCheetah-v5", "dm_control/cheetah-run-v0"
         (RUN, {"time_limit": 0}, "time limit of 0 steps"),
         (RUN, {"environment_kwargs": {"n_sub_steps": -1}}, "time limit of -1000 steps"),
         (CHEETAH, {"max_episode_steps": 2**63}, "time limit of 9223372036854775808 steps"),
+        (CHEETAH, {"max_episode_steps": 10**18}, "time limit of 1000000000000000000 steps"),
         (CHEETAH, {"frame_skip": 0}, r"^[^;]*$"),
         ("Hopper-v5", {"healthy_z_range": [1]}, r"not enough values to unpack[^;]*$"),
         ("CyclicMDP-v0", {"a": 1}, "takes no task.kwargs, and a was set"),
