@@ -181,13 +181,14 @@ def test_a_study_of_another_version_is_only_shown(tmp_path, call):
     made(tmp_path)
 
 
-def test_a_trial_begun_beyond_the_last_waits_for_a_longer_study(tmp_path):
-    """As two tasks do that ask for the last trial at once."""
+def test_a_trial_begun_beyond_the_last_waits_for_a_longer_study(tmp_path, call):
+    """As two tasks do that ask for the last trial at once. Nobody has it, nor has it a lock."""
     journal = Journal(made(tmp_path, "trials = 1"), fresh=True)
     assert [journal.begin(), journal.begin()] == [0, 1]
     assert [trial.number for trial in journal.trials()] == [0]
     longer = made(tmp_path, "trials = 3")
     assert [trial.state for trial in Journal(longer).trials()] == ["running"] * 2
+    assert "2 of 3 trials begun: 2 left; " in call("search show", longer.path).out
 
 
 def test_the_best_is_written_as_it_was_run(tmp_path, call, monkeypatch):

@@ -41,7 +41,8 @@ def rank(study: Study) -> list[Trial]:
     """Sort the trials: the best complete one first, then others by their last values."""
     trials = Journal(study).trials()
     for trial in trials:
-        if trial.state == "running" and lock.is_free(study.lock_of(trial.number)):
+        place = study.lock_of(trial.number)  # which a task that was killed may not have made
+        if trial.state == "running" and (not place.exists() or lock.is_free(place)):
             trial.state = "left"
     return sorted(
         trials, key=lambda t: (t.state != "complete", t.value is None, -(t.value or 0.0), t.number)
