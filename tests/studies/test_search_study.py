@@ -19,6 +19,7 @@ from esac_mpi.studies.search import report
 from esac_mpi.studies.search.journal import JOURNAL, Journal
 from esac_mpi.studies.search.space import Choices, Range
 from esac_mpi.studies.search.study import STUDY, check, read
+from esac_mpi.training.task_set_up import make_task
 
 
 def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
@@ -321,6 +322,7 @@ def test_names_beside_the_best_count_as_beside_any_file(tmp_path):
     config, best = load(["--esac.transfer", "off"])[0], str(tmp_path / "best.toml")
     (tmp_path / "best.toml").write_text(report.as_file(config))
     assert load([best, "--esac.transfer", "tested"])[0].esac == Config().esac
+    make_task(load([best, "--task.id", "Pendulum-v1"])[0])  # whose observations auto standardises
     for other in ("es", "sac", "td3"):
         assert load([best, "--algorithm", other])[0].algorithm == other
 

@@ -8,7 +8,18 @@ from pathlib import Path
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import align
-from esac_mpi.config import DEFAULTS, NAMES, Config, amend, as_words, find_unread, to_toml
+from esac_mpi.config import (
+    AUTO,
+    DEFAULTS,
+    NAMES,
+    Config,
+    amend,
+    as_words,
+    find_unread,
+    to_toml,
+    value_of,
+)
+from esac_mpi.config.fields import normalisation_of
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
@@ -91,8 +102,15 @@ def best(study: Study) -> str:
 
 
 def as_file(config: Config) -> str:
-    """Write a configuration as TOML, all that it reads, whatever the defaults become."""
-    return to_toml(config, set(NAMES) - {"seed"} - find_unread(config, NAMES).keys())
+    """Write a configuration as TOML, all that it reads, whatever the defaults become.
+
+    But what nobody said and the task may leave unread, which would refuse it.
+    """
+    names = set(NAMES) - {"seed"} - find_unread(config, NAMES).keys()
+    if (auto := normalisation_of(config)) and value_of(config, auto) == AUTO:
+        unsaid = names.difference(config.said or ())
+        names -= find_unread(amend(config, {auto: True}), unsaid).keys()
+    return to_toml(config, names)
 
 
 def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
