@@ -95,7 +95,7 @@ def is_done(planned: Planned) -> bool:
             f"{planned.run_dir} holds a run of other settings:\n  {listing}\n"
             "Remove it, or choose another --root"
         )
-    if planned.ranks not in (0, ranks := run.provenance.get("ranks")):
+    if planned.ranks not in (0, ranks := run.provenance.get("ranks", planned.ranks)):
         raise Unusable(
             f"{planned.run_dir} was made on {ranks} rank(s), and is planned on {planned.ranks}: did"
             " a job script's LAUNCH start another number? Remove it, or choose another --root"
