@@ -143,8 +143,10 @@ def test_what_is_done(tmp_path):
     with pytest.raises(Unusable, match=r"was made on 4 rank\(s\), and is planned on 2"):
         running.is_done(replace(one, ranks=2))
     killed = a_run(tmp_path, config, ranks=2, name="killed")  # before its first checkpoint
-    Run.begin(killed.run_dir, config, {"ranks": 2}).close()
-    assert not running.is_done(killed)
+    chosen = {"policy.hidden": (8,), "es.reward_shift": 1.0}  # by the task
+    Run.begin(killed.run_dir, amend(config, chosen), {"ranks": 2}).close()
+    left = amend(config, {"policy.hidden": "auto", "es.reward_shift": "survival"})
+    assert not running.is_done(replace(killed, config=left))
     more = replace(one, config=amend(config, {"budget.nominal_steps": 2_000_000}))
     assert not running.is_done(more)  # its budget was raised
     with pytest.raises(Unusable, match=r"other settings:\n  es\.sigma: 0\.02 -> 0\.1"):

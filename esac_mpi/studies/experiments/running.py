@@ -72,7 +72,8 @@ def open_files(planned: Planned) -> RunFiles | None:
 def take_automatic(config: Config, run: RunFiles) -> Config:
     """Return a configuration, with a run's values for what task and machine decide."""
     planned, has = dict(flatten(config)), dict(flatten(run.config))
-    names = str(run.provenance.get("settled", "")).split()
+    published = run.provenance  # nothing before the first checkpoint: the run itself compares then
+    names = str(published.get("settled", "")).split() if published else planned
     return amend(config, {name: has[name] for name in names if planned[name] in (SURVIVAL, AUTO)})
 
 
