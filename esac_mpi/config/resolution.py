@@ -103,7 +103,8 @@ def resolve(file: Settings, named: Settings) -> Config:
     given = said | named
     if is_anew(file, named):
         values: Settings = {USUAL: 0} if any(name in given for name in BUDGET) else {}
-        if SAID in file and not any(_differs(file, named, name) for name in BY_PRESET):
+        own = SAID in file and file.get("algorithm") == "esac"
+        if own and not any(_differs(file, named, name) for name in BY_PRESET):
             halves = pairs(given.get("algorithm", Config.algorithm))
             values |= {esac: file[esac] for _, esac in halves if esac in file}  # as "auto" was, say
         values = complete_half(values | preset(given) | given)

@@ -216,6 +216,15 @@ def test_es_is_compared_at_the_settings_of_esac(name):
                         assert es == esac, (n, run.task, run.variant)
 
 
+@pytest.mark.parametrize("algorithm", ["td3", "sac", "pderl"])
+def test_a_half_takes_nothing_from_a_table_that_no_run_has_read(tmp_path, algorithm):
+    """Beside a run's own file of TD3 --algorithm es had what is ESAC's default."""
+    own = tmp_path / "own.toml"
+    own.write_text(config.to_toml(load(["--algorithm", algorithm])[0]))
+    for half in ("es", "sac"):
+        assert load([str(own), "--algorithm", half])[0].own == load(["--algorithm", half])[0].own
+
+
 @pytest.mark.parametrize("algorithm", config.ALGORITHMS)
 def test_help_of_an_algorithm_explains_what_it_reads(capsys, monkeypatch, algorithm):
     monkeypatch.setenv("COLUMNS", "1" if algorithm == "es" else "80")
