@@ -70,7 +70,9 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
     if standardises in names.split() and not value_of(config, standardises):
-        yield f"observations not standardised: there are {env.observation_size}"
+        slower = " --sac.lr_sac 3e-4" if reads(config.algorithm, "sac.lr_sac") else ""
+        remedy = f"if some are hundreds, begin a run with --{standardises} shrink{slower}"
+        yield f"observations not standardised: there are {env.observation_size}; {remedy}"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
         unknown = survival_shift(env)[1]

@@ -286,7 +286,10 @@ def test_many_observations_are_not_standardised(algorithm, observations, found):
     chosen, names = resolve_by_task(load(["--algorithm", algorithm])[0], task)
     assert name in names.split()
     assert config.value_of(chosen, name) is found
-    told = f"observations not standardised: there are {observations}"
+    told = (
+        f"observations not standardised: there are {observations}; "
+        f"if some are hundreds, begin a run with --{name} shrink --sac.lr_sac 3e-4"
+    )
     assert (told in list(describe_task(chosen, names, task))) is not found
     asked = config.amend(chosen, {name: not found})
     kept, names = resolve_by_task(asked, task)
