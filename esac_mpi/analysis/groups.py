@@ -5,6 +5,7 @@ task and algorithm, so that two presets of ESAC, or two values of a swept field,
 as if they were seeds.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
 from pathlib import PurePath
@@ -91,6 +92,8 @@ def format_value(value: Any) -> str:
     """Format a setting's value for a label."""
     if isinstance(value, tuple):
         return "x".join(map(str, value))
+    if isinstance(value, str) and re.match(r"[-+.\d]|(True|False)$", value):
+        return repr(value)  # no number, list or truth value that reads like it
     short = f"{value:g}" if isinstance(value, float) else str(value)
     return short if not isinstance(value, float) or float(short) == value else repr(value)
 

@@ -107,6 +107,8 @@ def test_keyword_arguments_of_the_task_are_settings_each(tmp_path, call):
         "ES", "ES skip=2", "ES skip=4",
         "ES skip=4 range=0.8x1", "ES skip=4 inner.a=1", "ES skip=4 a=1",
     ]  # fmt: skip
+    text = opened(make(tmp_path / "8", **{"task.kwargs": {"skip": "4"}}))
+    assert list(named([runs[2], *text])) == ["ES skip=4", "ES skip='4'"]
     swept = sensitivity.measure_sweep(runs[1:3], "task.kwargs.skip")
     assert {label: list(line) for label, line in swept["A-v0"].items()} == {"ES": [2, 4]}
     paths = [run.path for run in runs[1:3]]
