@@ -86,9 +86,13 @@ def table_of(
 
 def caption(runs: list[RunFiles], measure: str, at: At = AT_THE_END, policy: str = BETTER) -> str:
     """Return the sentence above the table."""
-    what = describe(measure, policy, describe_better(policies(*runs)))
-    if measure == "best" and policy == BETTER and set(APART) <= set(policies(*runs)):
-        what += f"; of {' and '.join(APART)} the best mean return of an evaluation, which flatters"
+    found = policies(*runs)
+    apart = policy == BETTER and measure in OF_POLICY and set(APART) <= set(found)
+    others = [name for name in found if name not in APART] if apart else found
+    what = describe(measure, policy, "" if apart and not others else describe_better(others))
+    if apart:
+        each = "the best mean return of an evaluation, which flatters"
+        what += f"; of {' and '.join(APART)} {each if measure == 'best' else 'each'}"
     when = f", at {at}" if at.limit < np.inf else ""
     bold = "" if measure == "fates" else "; bold: best mean of a task"
     return f"Measure {measure}: {what}{when}. Mean ± std over seeds (median, n seeds){bold}."

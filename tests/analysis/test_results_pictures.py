@@ -67,6 +67,11 @@ def test_long_names_leave_room_for_the_returns():
     assert boxes[0].y0 >= boxes[1].y1
 
 
+def test_the_learners_returns_are_said_to_be_the_champions_of_erl():
+    drawing = drawn(study(), "return", "learner")
+    assert "of ERL and its forms the champion" in drawing.get_suptitle().replace("\n", " ")
+
+
 def test_an_ends_picture_names_whom_it_leaves_out(tmp_path, call):
     rows = [*study(), *history("ES", 0, [(9, 1, None, None)])]
     line = "plot --what ends", stored(tmp_path / "r.csv", rows), "--out", tmp_path / "x.png"

@@ -198,7 +198,10 @@ def test_the_best_is_what_the_run_has_confirmed(tmp_path, call):
 def test_champion_and_learner_of_erl_have_a_column_each(tmp_path, call, algorithm):
     policies = {"evaluation_champion": np.full(2, 30.0), "evaluation_learner": np.full(2, 40.0)}
     run = trained(tmp_path / "a", algorithm, [{"best_return": 28.0, **policies}])
-    head, _, line = call("table", run.path).out.splitlines()[-3:]
+    about, _, head, _, line = call("table", run.path).out.splitlines()
+    assert "the last evaluation; of champion and learner each. Mean" in about
+    mixed = call("table", run.path, make(tmp_path / "b")).out
+    assert "the last evaluation, theta_es; of champion and learner each. Mean" in mixed
     name = algorithm.upper()
     assert head == f"| task | {name} champion, final | {name} learner, final |"
     assert line == "| A-v0 | 30.00 (30.00, n=1) | **40.00** (40.00, n=1) |"

@@ -49,7 +49,7 @@ MEASURES = {
 RETURNS = {  # of a policy: the field that has them, and whose they are
     BETTER: ("better", "the better of a run's policies"),
     "theta_es": ("return_theta_es", "theta_es"),
-    "learner": ("return_learner", "the learner's policy"),
+    "learner": ("return_learner", "the learner's policy, of ERL and its forms the champion"),
 }
 NOTE = (
     "A cell is the interquartile mean over seeds (the mean, of fewer than four),"
