@@ -46,6 +46,7 @@ def test_sensitivity_averages_the_seeds_of_a_value(tmp_path, call):
         words = [*map(str, line), "--measure", "best", "--policy", policy]
         drawn = plot.plot_runs(command_line("plot").parse_args(words))
         assert said in drawn.get_suptitle().replace("\n", " ")
+        figures.plt.close(drawn)
 
 
 KWARGS = [{"task.kwargs": kwargs} for kwargs in ({"a": 1.0}, {"b": 2}, {"a": 2.0}, {})]
