@@ -5,7 +5,7 @@ one, by a symbolic link, never finds that a holder was killed where the path is 
 holder's lock expires after 30 s.
 """
 
-import os
+import json
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +50,10 @@ class Trial:
 
 
 class Lines(JournalFileBackend):
-    """Optuna's file, a line an entry, which goes on after its last whole line.
+    """Optuna's file, a line an entry, which goes on after its last sound line.
 
-    A full disk, or a lost node, leaves a part of one; with more behind it nobody could read on.
+    A full disk, or a lost node, leaves a part of one, to which an editor may have added its end;
+    with more behind it nobody could read on.
     """
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
@@ -65,17 +66,24 @@ class Lines(JournalFileBackend):
             raise
 
     def _drop_part(self) -> None:
-        """Drop what is no whole line from the end."""
+        """Drop the last line if it is no entry."""
         self._lock.acquire()
         try:
             with open(self._file_path, "r+b") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - 1))
-                if file.read() not in (b"", b"\n"):
-                    file.seek(0)
-                    file.truncate(file.read().rfind(b"\n") + 1)
+                content = file.read()
+                start = content.rfind(b"\n", 0, -1) + 1
+                if not is_entry(content[start:]):
+                    file.truncate(start)
         finally:
             self._lock.release()
+
+
+def is_entry(line: bytes) -> bool:
+    """Tell whether a line of a journal is whole, and can be read."""
+    try:
+        return line.endswith(b"\n") and isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 class Journal:
