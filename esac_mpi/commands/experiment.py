@@ -23,12 +23,13 @@ Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong usage.
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from esac_mpi.analysis.command import count, whole_number
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.config.exact import whole
 from esac_mpi.host.errors import Interrupted
 from esac_mpi.host.paths import read_path
@@ -84,13 +85,12 @@ def measure_random(options: argparse.Namespace) -> Iterator[object]:
 
 
 def json_object(text: str) -> dict[str, Any]:
-    """Return the object that a text of JSON is. Raises ArgumentTypeError."""
-    try:
+    """Return the object that a text of JSON is, as task.kwargs may be. Raises ArgumentTypeError."""
+    found = None
+    with suppress(ValueError, RecursionError):
         found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected an object of JSON")
+    if not (isinstance(found, dict) and is_plain(found)):
+        raise argparse.ArgumentTypeError(f"{text!r:.80}: expected an object of JSON, {PLAIN}")
     return found
 
 

@@ -34,6 +34,14 @@ def test_help_has_all_commands_and_the_version_is_the_packages(capsys):
     assert capsys.readouterr().out == f"esac_mpi {__version__}\n"
 
 
+@pytest.mark.parametrize("given", ["3", "{", '{"a": NaN}', '{"a": null}', '{"": 1}', "[" * 10**5])
+def test_what_no_task_is_made_with_is_measured_with_nothing(call, given):
+    """A run's task.kwargs are none of these, and would not be compared with it."""
+    told = call("experiment", "random", "CyclicMDP-v0", "--kwargs", given, code=2).err
+    assert "expected an object of JSON" in told
+    assert len(told) < 1000
+
+
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"run"}))
 def test_an_option_of_several_values_may_be_repeated(name):
     """The last one alone counted: `sweep --tasks A --tasks B` had no runs of A."""
