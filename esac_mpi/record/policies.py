@@ -43,7 +43,8 @@ class Policy(policy.Policy):
         layer_norm, linear = bool(about.get("layer_norm")), float(about.get("linear", 0.0))
         layout = Layout(sizes, layer_norm, linear)
         layout.views(theta)  # raises ValueError for another size
-        standard = [np.asarray(about[name], np.float32) for name in STANDARD if name in about]
+        found = [np.asarray(about[name], np.float32) for name in STANDARD if name in about]
+        standard = [part.reshape(sizes[0]) for part in found]  # raises ValueError for others
         normaliser = Normaliser(*standard) if standard else None
         bounds = about["low"], about["high"]
         super().__init__(layout, about["activation"], about["output"], *bounds, normaliser)
@@ -135,7 +136,7 @@ class Policy(policy.Policy):
         about |= {name: array for name, array in arrays.items() if name != "theta"}
         try:
             return cls(path, arrays["theta"], about)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError) as error:
             raise Unreadable(f"{path}: not a policy that fits together: {error}") from error
 
     def __call__(self, observation: np.ndarray) -> np.ndarray:

@@ -191,6 +191,10 @@ WRONG = {
     r"low must be float32 \[1\]": lambda path: save(path, low=np.zeros(3)),
     r"theta must be float32 \[13\], got float32 \[9\]": lambda path: save(path, layer_norm=1),
     "output must be tanh or clip, got softmax": lambda path: save(path, output="softmax"),
+    "index out of range": lambda path: save(path, sizes=[2]),
+    "cannot reshape array of size 3": lambda path: save(
+        path, normaliser_mean=np.zeros(3), normaliser_std=np.ones(3)
+    ),
     "activation must be tanh or relu, got gelu": lambda path: save(path, activation="gelu"),
 }
 
