@@ -175,6 +175,8 @@ def test_a_workspace_with_which_bits_would_not_repeat_is_refused(cuda, monkeypat
 def test_a_training_in_anothers_process_leaves_torch_as_it_was(monkeypatch, loaded):
     """Determinism, what fills new memory, TF32, the workspace; whether or not torch was there."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    # a torch that is new begins with so many, whatever other tests have set
+    monkeypatch.setenv("OMP_NUM_THREADS", str(torch.get_num_threads()))
     before = process_state.torch()
     if not loaded:  # once it has been, meanwhile
         monkeypatch.delitem(sys.modules, "torch")
