@@ -493,6 +493,18 @@ def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
     assert f"ends with {last:,.0f}" in section
 
 
+def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
+    page, runs = (RECORDS / "choices.md").read_text(), runs_of("shrink.csv")
+    line = r"^\| (false|shrink)[^|]* \| (1e-3|3e-4) \| ([\d,]+) \| ([\d,]+) \|$"
+    found = set()
+    for seen, rate, *told in re.findall(line, page, re.M):
+        keys = [("Ant-v5", f"{seen}, {rate}", seed) for seed in (0, 1)]
+        assert told == [f"{runs[key][-1].better:,.0f}" for key in keys]
+        assert all(240 < runs[key][-1].wall_seconds < 265 for key in keys)
+        found |= set(keys)
+    assert found == runs.keys()
+
+
 def test_what_suite_tasks_come_to_is_in_its_record():
     page, runs = (RECORDS / "suite.md").read_text(), runs_of("suite.csv")
     random = tomllib.loads((ROOT / "configs/experiments/random.toml").read_text())
