@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from esac_mpi.analysis.measures import STATES
-from esac_mpi.analysis.messages import DAMAGED, Unusable, note, shorten
+from esac_mpi.analysis.messages import DAMAGED, Unusable, note, note_unfinished, shorten
 from esac_mpi.analysis.outcomes import OF_POLICY
 from esac_mpi.config.bounds import INT64, NON_NEGATIVE, Bound, at_least, at_most
 from esac_mpi.config.exact import whole
@@ -97,7 +97,7 @@ def number_in(low: float, high: float, unit: str) -> Callable[[str], float]:
 count = bounded(whole, at_least(1))
 whole_number = bounded(whole, NON_NEGATIVE, INT64)
 amount = bounded(float, NON_NEGATIVE)
-rank_count = bounded(whole, at_least(1), at_most(1_000_000))  # a computed clock lists them all
+list_length = bounded(whole, at_least(1), at_most(1_000_000))  # of what is listed one by one
 pause = number_in(0, 86_400, "seconds")  # between looks at files
 SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
     "runs": {"nargs": "+", "type": read_path, "metavar": "RUN", "help": "run directory"},
@@ -110,7 +110,7 @@ SHARED: dict[str, dict[str, Any]] = {  # options that several commands have
         "help": "whose evaluations; default: the better one each time",
     },
     "--ranks": {
-        "nargs": "+", "action": "extend", "type": rank_count, "metavar": "R",
+        "nargs": "+", "action": "extend", "type": list_length, "metavar": "R",
         "help": "wall time as computed for R ranks, in place of the measured one",
     },
     "--last": {
@@ -245,5 +245,4 @@ def write_text(text: str, out: Path | None) -> Iterator[object]:
 
 def tell_unfinished(runs: Iterable[RunFiles]) -> None:
     """Name the runs that are not complete: what is measured of them is what they have so far."""
-    if unfinished := [f"{run.path.name} ({run.state})" for run in runs if run.state != "complete"]:
-        note(f"not complete: {shorten(unfinished)}")
+    note_unfinished(f"{run.path.name} ({run.state})" for run in runs if run.state != "complete")

@@ -22,6 +22,7 @@ from esac_mpi.analysis.returns import (
 )
 from esac_mpi.analysis.tables import render
 from esac_mpi.record import RunFiles, Unreadable
+from esac_mpi.record.files import missing_value
 
 FORMATS = ("tensorboard", "csv")
 STEPS = ("env_steps", "nominal_steps", "generation")  # what a step of TensorBoard can be
@@ -43,7 +44,7 @@ def spread(rows: np.ndarray) -> dict[str, np.ndarray]:
 
 def unfilled(values: np.ndarray) -> np.ndarray:
     """Put nan where integers have the number that fills the rows of an older version."""
-    if values.dtype.kind != "i" or not (filled := values == np.iinfo(values.dtype).min).any():
+    if values.dtype.kind != "i" or not (filled := values == missing_value(values.dtype)).any():
         return values
     return np.where(filled, np.nan, values)
 

@@ -32,6 +32,12 @@ def shorten(names: Iterable[object], shown: int = 5) -> str:
     return ", ".join(listed[:shown]) + (f" and {more} more" if more > 0 else "")
 
 
+def note_unfinished(names: Iterable[str]) -> None:
+    """Name the runs that are not complete, if any: what is shown of them is what they have."""
+    if listed := list(names):
+        note(f"not complete: {shorten(listed)}")
+
+
 def format_range(ends: Iterable[object]) -> str:
     """Return "least to most" of these two, or one of them if they read alike."""
     return " to ".join(dict.fromkeys(map(str, ends)))

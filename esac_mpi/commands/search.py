@@ -43,7 +43,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from esac_mpi.analysis.command import amount, out_path, rank_count, whole_number, write_text
+from esac_mpi.analysis.command import amount, list_length, out_path, whole_number, write_text
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.paths import read_path
 from esac_mpi.host.run_directory import STATUS
@@ -98,7 +98,7 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     text = "stop, saved, before so long [h]; 0: no limit"
     run.add_argument("--max-hours", type=amount, default=0.0, metavar="H", help=text)
     text = "elements of the array (10)"
-    jobs.add_argument("--tasks", type=rank_count, default=10, metavar="N", help=text)
+    jobs.add_argument("--tasks", type=list_length, default=10, metavar="N", help=text)
     text = "how many (10); 0: all"
     show.add_argument("--top", type=whole_number, default=10, metavar="N", help=text)
     best.add_argument("--out", type=out_path, metavar="FILE", help="write it there")

@@ -53,6 +53,13 @@ def normalisation_of(config: Config) -> str:
     return name if name in NAMES else ""
 
 
+def normalisation(config: Config) -> bool | str:
+    """Look up how a run's policies see observations: the value of that field, False without one."""
+    name = normalisation_of(config)
+    found: bool | str = value_of(config, name) if name else False
+    return found
+
+
 def as_text(value: Any) -> str:
     """Return a value as a person writes it."""
     if isinstance(value, dict):

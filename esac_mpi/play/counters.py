@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi.config import Config
-from esac_mpi.config.fields import normalisation_of, value_of
+from esac_mpi.config.fields import normalisation
 from esac_mpi.operators.policy import LEAST, SHRINKS, Normaliser
 from esac_mpi.play.marks import OBSERVATIONS, mark, marked
 
@@ -111,5 +111,4 @@ class Standardising(Progress):
 
 def least_variance(config: Config) -> float:
     """Look up the least variance by which a run standardises observations, if it does."""
-    name = normalisation_of(config)
-    return SHRINKS if name and value_of(config, name) == "shrink" else LEAST
+    return SHRINKS if normalisation(config) == "shrink" else LEAST

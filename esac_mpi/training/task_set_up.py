@@ -7,7 +7,7 @@ from typing import Any
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import AUTO, Config, amend, as_option, as_text, flatten, unread_in, value_of
-from esac_mpi.config.fields import normalisation_of
+from esac_mpi.config.fields import normalisation, normalisation_of
 from esac_mpi.config.reads import find_unmet, find_unread, reads
 from esac_mpi.config.run import GAIN, NARROW, WIDE
 from esac_mpi.config.table import SURVIVAL
@@ -44,9 +44,8 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values: dict[str, Any] = dict.fromkeys(names, survival_shift(env)[0] if names else 0.0)
-    name = normalisation_of(config)
-    if name and value_of(config, name) == AUTO:
-        values[name] = env.observation_size <= MANY
+    if normalisation(config) == AUTO:
+        values[normalisation_of(config)] = env.observation_size <= MANY
     if config.policy.hidden == AUTO:
         values["policy.hidden"] = NARROW if env.observation_size <= MANY else WIDE
     if config.policy.linear_gain == AUTO:
@@ -69,7 +68,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     if "linear_gain" in names and config.policy.linear_gain != GAIN:
         gain, n = config.policy.linear_gain, env.observation_size
         yield f"policy.linear_gain {gain:g}: for {n} observations"
-    if standardises in names.split() and not value_of(config, standardises):
+    if standardises in names.split() and not normalisation(config):
         slower = " --sac.lr_sac 3e-4" if reads(config.algorithm, "sac.lr_sac") else ""
         remedy = f"if some are hundreds, begin a run with --{standardises} shrink{slower}"
         yield f"observations not standardised: there are {env.observation_size}; {remedy}"
@@ -84,7 +83,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     inputs, outputs = env.observation_size, env.action_size
     if hidden == NARROW and inputs + outputs > hidden[0]:
         remedy = f"if it learns slowly, begin a run with --policy.hidden {as_option(WIDE)}"
-        if standardises and value_of(config, standardises):
+        if normalisation(config):
             remedy += f" or --{standardises} false"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 

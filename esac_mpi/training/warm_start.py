@@ -22,7 +22,7 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.algorithms import ALGORITHMS, head_scale_of
 from esac_mpi.config import Config, ConfigError, PolicyNetwork, amend, as_text, as_words, check
-from esac_mpi.config.fields import normalisation_of, value_of
+from esac_mpi.config.fields import normalisation, normalisation_of, value_of
 from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import POLICY, is_run
 from esac_mpi.play.counters import Counters, least_variance
@@ -199,13 +199,6 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
     if policy.hidden and policy.linear:
         names.append("linear_gain")
     return {f"policy.{name}": getattr(policy, name) for name in names}
-
-
-def normalisation(config: Config) -> bool | str:
-    """Look up how a run's policies see observations, a key of SEEN."""
-    name = normalisation_of(config)
-    found: bool | str = value_of(config, name) if name else False
-    return found
 
 
 def obstacles(

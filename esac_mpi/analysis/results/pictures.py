@@ -9,7 +9,7 @@ from esac_mpi.analysis.curves import Axis, Curve, last_before
 from esac_mpi.analysis.figures import Figure, add_title, escape, name_panel, wrapped_panels
 from esac_mpi.analysis.grids import Quantity
 from esac_mpi.analysis.intervals import Estimate, estimate, iqm, mean
-from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.messages import Unusable, note_unfinished
 from esac_mpi.analysis.plots import quantities
 from esac_mpi.analysis.results.aggregate_page import describe_wall
 from esac_mpi.analysis.results.scores import Study
@@ -54,18 +54,12 @@ def every_trace(sections: Sections) -> list[Trace]:
     return [one for labels in sections.values() for traces in labels.values() for one in traces]
 
 
-def note_unfinished(sections: Sections) -> None:
-    """Name the runs that are not complete: what is drawn of them is what they have so far."""
-    if going := unfinished(every_trace(sections)):
-        note(f"not complete: {shorten(trace.name for trace in going)}")
-
-
 def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 0) -> Panels:
     """Measure a swept field: a panel a task, a line a variant. Raises Unusable."""
     if measure not in MEASURES:
         raise Unusable(f"--measure {measure}: rows of results have {', '.join(MEASURES)}")
     if not at_steps:
-        note_unfinished(sections)
+        note_unfinished(trace.name for trace in unfinished(every_trace(sections)))
     points = []
     for trace in every_trace(sections):
         row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
@@ -89,7 +83,7 @@ def draw_last_returns(sections: Sections, policy: str = BETTER) -> Figure:
             )
     if not standing:
         raise Unusable(f"nothing to draw: no run has a return of {whose}")
-    note_unfinished(sections)
+    note_unfinished(trace.name for trace in unfinished(every_trace(sections)))
     title = f"Last noise-free evaluation of {whose}: each seed, their mean and its interval"
     return draw_standings(standing, "episodic return", title)
 

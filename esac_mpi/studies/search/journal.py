@@ -6,6 +6,7 @@ holder's lock expires after 30 s.
 """
 
 import json
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ except ImportError as error:
 
 NAME = "esac_mpi"  # of the study in its journal
 JOURNAL = "journal.log"  # in the study's directory
+BLOCK = 2**16  # of the journal, read from its end [bytes]
 PARTS = 20  # of the budget of a run: a value is reported in each
 WHY = "why"  # attribute of a trial: why it failed
 
@@ -70,10 +72,14 @@ class Lines(JournalFileBackend):
         self._lock.acquire()
         try:
             with open(self._file_path, "r+b") as file:
-                content = file.read()
-                start = content.rfind(b"\n", 0, -1) + 1
-                if not is_entry(content[start:]):
-                    file.truncate(start)
+                start, tail = file.seek(0, os.SEEK_END), b""
+                while start and b"\n" not in tail[:-1]:
+                    before, start = start, max(0, start - BLOCK)
+                    file.seek(start)
+                    tail = file.read(before - start) + tail
+                last = tail.rfind(b"\n", 0, -1) + 1
+                if not is_entry(tail[last:]):
+                    file.truncate(start + last)
         finally:
             self._lock.release()
 

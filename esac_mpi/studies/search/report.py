@@ -8,18 +8,8 @@ from pathlib import Path
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import align
-from esac_mpi.config import (
-    AUTO,
-    DEFAULTS,
-    NAMES,
-    Config,
-    amend,
-    as_words,
-    find_unread,
-    to_toml,
-    value_of,
-)
-from esac_mpi.config.fields import normalisation_of
+from esac_mpi.config import AUTO, DEFAULTS, NAMES, Config, amend, as_words, find_unread, to_toml
+from esac_mpi.config.fields import normalisation, normalisation_of
 from esac_mpi.host.invocation import call_of
 from esac_mpi.host.run_directory import is_there
 from esac_mpi.record import lock
@@ -107,9 +97,9 @@ def as_file(config: Config) -> str:
     But what nobody said and the task may leave unread, which would refuse it.
     """
     names = set(NAMES) - {"seed"} - find_unread(config, NAMES).keys()
-    if (auto := normalisation_of(config)) and value_of(config, auto) == AUTO:
+    if normalisation(config) == AUTO:
         unsaid = names.difference(config.said or ())
-        names -= find_unread(amend(config, {auto: True}), unsaid).keys()
+        names -= find_unread(amend(config, {normalisation_of(config): True}), unsaid).keys()
     return to_toml(config, names)
 
 
