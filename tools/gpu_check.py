@@ -93,7 +93,7 @@ def make_learner(kind: str, device: str, captured: bool, hidden: tuple[int, ...]
     from esac_mpi.learners.chunks import Chunks
 
     name, changes = KINDS[kind]
-    own = {"policy.hidden": hidden, "learner.device": device}
+    own = {"policy.hidden": hidden, "sac.lr_sac": 1e-3, "learner.device": device}
     config = amend(Config(), {**changes, **own})
     sizes = peer.OBSERVATION, *hidden, peer.ACTION
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))

@@ -76,9 +76,11 @@ if TYPE_CHECKING:  # whatever runs has the numbers
     Standardisation = bool
     AutoInt = PositiveInt
     AutoFloat = NonNegativeFloat
+    AutoRate = PositiveFloat
     AutoSizes = tuple[int, ...]
 else:
     Standardisation = bool | Literal["shrink", "auto"]  # resolved by the task (task_set_up.py)
+    AutoRate = Annotated[float | Literal["auto"], POSITIVE]  # likewise
     AutoSizes = tuple[PositiveInt, ...] | Literal["auto"]  # likewise
     AutoInt = Annotated[int | Literal["auto"], OR_AUTO, POSITIVE, INT64, COUNT]
     AutoFloat = Annotated[float | Literal["auto"], OR_AUTO, NON_NEGATIVE]

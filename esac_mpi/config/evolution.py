@@ -97,7 +97,7 @@ class Evolution(Selecting):
     action]; evaluations have none. OpenAI-ES: 0.01; P, C: none."""
     observation_normalisation: Standardisation = True
     """Standardise observations by running statistics, clipped to +-5 standard deviations. shrink:
-    divide by those above 1 alone. auto: true if there are at most 64. OpenAI-ES: on; P, C: off."""
+    divide by those above 1 alone. auto: as esac's. OpenAI-ES: on; P, C: off."""
     scaled_noise: Annotated[bool, OnlyWith(observation_normalisation=(False, AUTO))] = True
     """Divide noise on the weights of an observation, and theta_es's steps of them, by
     sqrt(1 + its mean square), where observations are not standardised (docs/explain/esac.md). In
@@ -168,7 +168,8 @@ class ESAC(Evolution):
     observation_normalisation: Standardisation = AUTO
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
     standard deviations; the replay has them as they were. shrink: divide by standard deviations
-    above 1 alone. auto: true if there are at most 64, else false. OpenAI-ES: on; P, C: off."""
+    above 1 alone. auto: true, or shrink for more than 64 observations (M: docs/results/
+    choices.md). OpenAI-ES: on; P, C: off."""
     winner_fraction: Fraction = 0.4
     """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from esac_mpi.config.bounds import (
     AUTO,
     FLOAT32,
+    AutoRate,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
@@ -38,8 +39,9 @@ class SAC(Replaying):
 
     READS = Reads(("learner",), also=("esac.preset",))  # a preset of ESAC sets fields of it
 
-    lr_sac: PositiveFloat = 1e-3
-    """Adam's learning rate of actor, critics and temperature, alpha. P: D.1, 3e-4."""
+    lr_sac: AutoRate = AUTO
+    """Adam's learning rate of actor, critics and temperature, alpha. auto: 1e-3, or 3e-4 for more
+    than 64 observations (M: docs/results/choices.md). P: D.1, 3e-4."""
     gamma: Fraction = 0.99
     """Discount. P: D.1."""
     tau: Fraction = 0.005
@@ -68,7 +70,7 @@ class SAC(Replaying):
     """Training steps of a generation of algorithm = "sac" [steps]; an episode is cut."""
     observation_normalisation: Standardisation = AUTO
     """Standardise observations by running statistics, clipped to +-5 standard deviations. shrink:
-    divide by those above 1 alone. auto: true if there are at most 64. P, C: off; M: auto. Within
+    divide by those above 1 alone. auto: true, or shrink for more than 64 (M). P, C: off. Within
     ESAC: esac.observation_normalisation."""
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ FROM_TASK = {  # settings that equal a number of the task where a person names n
     "reward_shift": "healthy_reward",
     "hidden": "number of observations",
     "linear_gain": "number of observations",
+    "lr_sac": "number of observations",
     "observation_normalisation": "number of observations",
 }
 WORDS = {  # attribute of a run (provenance.gather): what it is

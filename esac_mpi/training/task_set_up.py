@@ -17,6 +17,7 @@ from esac_mpi.host import log, process_state
 from esac_mpi.play.params import make_env
 
 MANY = 64  # observations; beyond, some are mostly 0, and standardised as loud as the rest
+RATES = 1e-3, 3e-4  # of SAC: up to MANY observations, and beyond
 
 
 def make_task(config: Config) -> envs.Env:
@@ -44,10 +45,13 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     shifts = [(name, value) for name, value in flatten(config) if name.endswith(".reward_shift")]
     names = [name for name, value in shifts if value == SURVIVAL and reads(config.algorithm, name)]
     values: dict[str, Any] = dict.fromkeys(names, survival_shift(env)[0] if names else 0.0)
+    many = env.observation_size > MANY
     if normalisation(config) == AUTO:
-        values[normalisation_of(config)] = env.observation_size <= MANY
+        values[normalisation_of(config)] = "shrink" if many else True
+    if config.sac.lr_sac == AUTO and reads(config.algorithm, "sac.lr_sac"):
+        values["sac.lr_sac"] = RATES[many]
     if config.policy.hidden == AUTO:
-        values["policy.hidden"] = NARROW if env.observation_size <= MANY else WIDE
+        values["policy.hidden"] = WIDE if many else NARROW
     if config.policy.linear_gain == AUTO:
         values["policy.linear_gain"] = config.policy.path_gain(env.observation_size) or GAIN
     return amend(config, values), " ".join(values)
@@ -63,15 +67,11 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     for name, asked in limits.items():
         if asked > env.horizon != config.task.horizon:
             yield f"task.{name} {asked}: unused, the task's limit is {env.horizon}"
-    if "hidden" in names and config.policy.hidden == WIDE:
-        yield f"policy.hidden {as_option(WIDE)}: for {env.observation_size} observations"
-    if "linear_gain" in names and config.policy.linear_gain != GAIN:
-        gain, n = config.policy.linear_gain, env.observation_size
-        yield f"policy.linear_gain {gain:g}: for {n} observations"
-    if standardises in names.split() and not normalisation(config):
-        slower = " --sac.lr_sac 3e-4" if reads(config.algorithm, "sac.lr_sac") else ""
-        remedy = f"if some are hundreds, begin a run with --{standardises} shrink{slower}"
-        yield f"observations not standardised: there are {env.observation_size}; {remedy}"
+    usual = {"policy.hidden": NARROW, "policy.linear_gain": GAIN, "sac.lr_sac": RATES[0]}
+    usual[standardises] = True
+    for name in names.split():
+        if name in usual and (found := value_of(config, name)) != usual[name]:
+            yield f"{name} {as_option(found)}: for {env.observation_size} observations"
     if "reward_shift" in names:
         shift = vars(config.own)["reward_shift"]
         unknown = survival_shift(env)[1]
@@ -83,8 +83,8 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     inputs, outputs = env.observation_size, env.action_size
     if hidden == NARROW and inputs + outputs > hidden[0]:
         remedy = f"if it learns slowly, begin a run with --policy.hidden {as_option(WIDE)}"
-        if normalisation(config):
-            remedy += f" or --{standardises} false"
+        if normalisation(config) is True:
+            remedy += f" or --{standardises} shrink"
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 
 

@@ -495,13 +495,14 @@ def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
 
 def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
     page, runs = (RECORDS / "choices.md").read_text(), runs_of("shrink.csv")
-    line = r"^\| (false|shrink)[^|]* \| (1e-3|3e-4) \| ([\d,]+) \| ([\d,]+) \|$"
+    line = r"^\| (false|shrink)[^|]* \| (1e-3|3e-4) \|" + r" (-|[\d,]+) \|" * 4 + "$"
     found = set()
     for seen, rate, *told in re.findall(line, page, re.M):
-        keys = [("Ant-v5", f"{seen}, {rate}", seed) for seed in (0, 1)]
-        assert told == [f"{runs[key][-1].better:,.0f}" for key in keys]
-        assert all(240 < runs[key][-1].wall_seconds < 265 for key in keys)
-        found |= set(keys)
+        keys = [("Ant-v5", f"{seen}, {rate}", seed) for seed in range(4)]
+        assert told == [f"{runs[key][-1].better:,.0f}" if key in runs else "-" for key in keys]
+        for seed, key in enumerate(keys):
+            assert key not in runs or 0 < runs[key][-1].wall_seconds - (240, 600)[seed > 1] < 30
+        found |= set(keys) & runs.keys()
     assert found == runs.keys()
 
 

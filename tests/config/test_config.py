@@ -43,7 +43,7 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
     assert (c.algorithm, c.task.id, c.policy.hidden) == ("esac", "HalfCheetah-v5", "auto")
     found = of(c.esac, "population_size", "sigma", "lr_es", "winner_fraction")
     assert found == ("auto", 0.02, 0.01, 0.4)
-    assert of(c.sac, "gamma", "lr_sac", "temperature") == (0.99, 1e-3, 0.05)
+    assert of(c.sac, "gamma", "lr_sac", "temperature") == (0.99, "auto", 0.05)
     assert (c.budget.nominal_steps, fresh) == (10**6, False)
 
 

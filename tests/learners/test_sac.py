@@ -299,7 +299,7 @@ def test_a_run_keeps_the_kernels_of_its_first_start(tmp_path, alone, together):
 
 
 SMALL = {"policy.hidden": (8, 8), "learner.device": "cpu", "learner.kernels": "torch"}
-CORE = amend(Config(), {**SMALL, "sac.batch_size": 16})
+CORE = amend(Config(), {**SMALL, "sac.batch_size": 16, "sac.lr_sac": 1e-3})
 
 
 def test_the_library_for_mkl_is_known_through_a_link(tmp_path, monkeypatch):

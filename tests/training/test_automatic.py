@@ -260,10 +260,11 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
 def test_a_task_that_is_large_for_small_networks_is_told():
     small, large = Line(), Line()
     large.observation_size = 70
-    chosen = config.amend(Config(), {"policy.hidden": (64, 64)})
+    name = "esac.observation_normalisation"
+    chosen = config.amend(Config(), {"policy.hidden": (64, 64), name: True})
     (said,) = describe_task(chosen, "", large)
     assert said.startswith("a large task for networks of 64 units: 70 observations; ")
-    assert said.endswith("--policy.hidden 256 256 or --esac.observation_normalisation false")
+    assert said.endswith(f"--policy.hidden 256 256 or --{name} shrink")
     td3 = config.amend(chosen, {"algorithm": "td3"})
     assert next(describe_task(td3, "", large)).endswith("--policy.hidden 256 256")
     narrow = config.amend(Config(), {"policy.hidden": (32,)})
@@ -279,21 +280,20 @@ def test_a_horizon_beyond_the_tasks_own_limit_is_told():
 
 
 @pytest.mark.parametrize("algorithm", ["esac", "sac"])
-@pytest.mark.parametrize(("observations", "found"), [(64, True), (65, False)])
-def test_many_observations_are_not_standardised(algorithm, observations, found):
+@pytest.mark.parametrize(
+    ("observations", "found", "rate"), [(64, True, 1e-3), (65, "shrink", 3e-4)]
+)
+def test_many_observations_are_shrunk_and_learned_slowly(algorithm, observations, found, rate):
     task, name = Line(), f"{algorithm}.observation_normalisation"
     task.observation_size = observations
     chosen, names = resolve_by_task(load(["--algorithm", algorithm])[0], task)
-    assert name in names.split()
-    assert config.value_of(chosen, name) is found
-    told = (
-        f"observations not standardised: there are {observations}; "
-        f"if some are hundreds, begin a run with --{name} shrink --sac.lr_sac 3e-4"
-    )
-    assert (told in list(describe_task(chosen, names, task))) is not found
-    asked = config.amend(chosen, {name: not found})
+    assert {name, "sac.lr_sac"} <= set(names.split())
+    assert (config.value_of(chosen, name), chosen.sac.lr_sac) == (found, rate)
+    told = {f"{name} shrink: for 65 observations", "sac.lr_sac 0.0003: for 65 observations"}
+    assert (told <= set(describe_task(chosen, names, task))) is (observations == 65)
+    asked = config.amend(chosen, {name: False, "sac.lr_sac": 0.01})
     kept, names = resolve_by_task(asked, task)
-    assert (kept, name in names.split()) == (asked, False)
+    assert (kept, {name, "sac.lr_sac"} & set(names.split())) == (asked, set())
 
 
 @pytest.mark.parametrize("algorithm", ["esac", "es", "sac"])

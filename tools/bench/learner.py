@@ -174,7 +174,7 @@ def ours(name: str, size: Size, changes: dict[str, Any]) -> Callable[[], Timed]:
 
 def made(name: str, fields: dict[str, Any], sizes: tuple[int, ...]) -> Any:
     """Make a learner of ours."""
-    config = amend(Config(), fields)
+    config = amend(Config(), {"sac.lr_sac": 1e-3, **fields})
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     return learners.make(name, config, layout, layout.initial(0, 0))
 
