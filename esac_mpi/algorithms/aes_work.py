@@ -15,7 +15,7 @@ from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators.noise import Purpose, generator, integer
 from esac_mpi.play.params import Params, make_actor
 from esac_mpi.play.rollout import exploring
-from esac_mpi.play.transitions import read_ring, write_ring
+from esac_mpi.play.transitions import write_ring
 
 PAUSE = 1e-4  # between two looks whether this node's ring has what others bring [s]
 
@@ -134,10 +134,11 @@ def train_and_play(
     env, spent = params.own_env, duration(aes.update_cost, order.updates)
     assert env is not None
     if order.updates:
-        oldest = max(0, order.held - aes.replay_capacity)
-        states = read_ring(state.replay[:, :o], oldest, order.held)
-        random = generator(seed, Purpose.TRAINING, order.number)
-        training = params.operators.training(theta, order.critic, states, order.updates, random)
+        among = range(max(0, order.held - aes.replay_capacity), order.held)
+        states, random = state.replay[:, :o], generator(seed, Purpose.TRAINING, order.number)
+        training = params.operators.training(
+            theta, order.critic, states, order.updates, random, among
+        )
         theta = yield from cooperative.report(
             cooperative.measure(training, updating), lambda done, _: duration(aes.update_cost, done)
         )

@@ -48,12 +48,14 @@ class Individuals:
         states: np.ndarray,
         updates: int,
         random: np.random.Generator,
+        among: range | None = None,
     ) -> Generator[int, None, np.ndarray]:
         """Make `updates` ascent steps on the critic in replay states; return theta, float32 [d].
 
-        critic: float32 [critic_size]; states [n, o]. Yields the number of steps so far after each
-        SLICE. One individual at a time.
+        critic: float32 [critic_size]; states [n, o], a ring. among: numbers of those to learn from;
+        None = all. Yields the number of steps so far after each SLICE. One individual at a time.
         """
+        among = among or range(len(states))
         assign(self._actor.values, theta)
         assign(self._critic.values, critic)
         adam = Adam(self._actor.values, self._actor.gradient, self._rate)
@@ -63,7 +65,8 @@ class Individuals:
             with one_thread():
                 over = False
                 while done < updates and not over:
-                    seen[:] = states[random.integers(len(states), size=len(seen))]
+                    numbers = among.start + random.integers(len(among), size=len(seen))
+                    seen[:] = states[numbers % len(states)]
                     self._gradient.run()
                     adam.step()
                     done, over = done + 1, turn.over()

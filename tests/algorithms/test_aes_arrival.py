@@ -13,6 +13,7 @@ import pytest
 from conftest import EAGER, command, environment
 from in_process import started
 from run_files import leave
+from small_runs import Ending
 from test_aes_rl import SMALL, TASK
 from whole_runs import assert_same_run, rows_published, science, wait_for
 from words import words
@@ -22,12 +23,16 @@ from esac_mpi.algorithms import aes_driver, aes_state
 from esac_mpi.algorithms.aes_driver import Driver
 from esac_mpi.algorithms.aes_moves import move
 from esac_mpi.algorithms.aes_state import COLUMNS, State, has_room
-from esac_mpi.algorithms.aes_work import Order, Result, fill_ring
+from esac_mpi.algorithms.aes_work import Order, Result, fill_ring, train_and_play
 from esac_mpi.comm.virtual_time import Agenda, Arrival
 from esac_mpi.config import AESRL, Config, amend, load, to_toml
 from esac_mpi.config.fields import value_of
+from esac_mpi.host import cooperative
+from esac_mpi.learners import make_operators
+from esac_mpi.operators.noise import Purpose, generator
 from esac_mpi.play.counters import Counters
-from esac_mpi.play.transitions import read_ring, write_ring
+from esac_mpi.play.params import Params, make_layout
+from esac_mpi.play.transitions import read_ring, width, write_ring
 from esac_mpi.record import Refused
 
 ARRIVAL = [*SMALL, *TASK, *words("--aes_rl.order arrival --aes_rl.replay_capacity 500")]
@@ -187,6 +192,34 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
         assert newest.tolist() == list(range(order.held - 39, order.held + 1))
     # rows, then that they are there; then they are read
     assert fences == [(20, 150), (150, 150), (150, 150)]
+
+
+def test_an_individual_learns_from_the_ring_where_it_lies(monkeypatch):
+    """Transitions 25 to 64 in 50 rows; a copy on every rank would come to be as large as these."""
+    settings = {"aes_rl.replay_capacity": 40, "aes_rl.batch_size": 8, "aes_rl.update_cost": 1.0}
+    config = amend(Config(), {**AES, **settings, "policy.hidden": (4,), "policy.linear_gain": 1.0})
+    env, ring = Ending(), np.zeros((50, width(3, 3)), np.float32)
+    write_ring(ring, np.random.default_rng(0).normal(size=(50, ring.shape[1])), 65)
+    layout = make_layout(config, env)
+    operators, given = make_operators("individuals", config, layout), []
+    theta = layout.initial(0, 0)
+    critic = np.random.default_rng(1).normal(size=operators.critic_size).astype(np.float32)
+    states, random = read_ring(ring[:, :3], 25, 65), generator(0, Purpose.TRAINING, 9)
+    expected = operators.trained(theta, critic, states, 7, random)
+    honest = operators.training
+
+    def training(theta, critic, states, *more):
+        given.append(np.shares_memory(states, ring))
+        return honest(theta, critic, states, *more)
+
+    monkeypatch.setattr(operators, "training", training)
+    order = Order(0, 9, 7, 65, theta, theta, critic)
+    params = Params(config, layout, env.horizon, None, operators, env)
+    work = train_and_play(params, SimpleNamespace(replay=ring), order, theta)
+    _, result = cooperative.run(work)
+    np.testing.assert_array_equal(result.theta, expected)
+    assert (result.theta != theta).any()
+    assert given == [True]
 
 
 SLOW = [*SMALL, *TASK, *words("--aes_rl.update_cost 20 --aes_rl.critic_cost 0.01")]
