@@ -218,7 +218,7 @@ class AESRL(Critics, Selecting):
     """Whether the window stays what its first arrivals made it (C), or slides."""
     rl_gain: NonNegativeFloat = 50.0
     """Gain K_rl of the controller of how many individuals are trained. P: Eq. 3; C: 50."""
-    rl_share: Fraction = 0.5
+    rl_share: Annotated[Fraction, OnlyWith(rl_gain=NOT_ZERO)] = 0.5
     """Share of the individuals that it aims at, p_desired. C: 0.5; Swimmer 0.1."""
     mean_episodes: Annotated[NonNegativeInt, COUNT] = 5
     """Episodes of the mean that an individual's worker plays, for its return [episodes];

@@ -24,7 +24,8 @@ FORMS = {  # algorithm -> its crossover and its mutation
 }
 TOURNAMENT = 3  # members of a tournament
 GAUSSIAN = OnlyWith(mutation="gaussian", mutation_probability=NOT_ZERO)
-SUPER = OnlyWith(**GAUSSIAN.others, super_probability=NOT_ZERO)
+CHANGING = OnlyWith(**GAUSSIAN.others, mutated_fraction=NOT_ZERO)
+SUPER = OnlyWith(**CHANGING.others, super_probability=NOT_ZERO)
 PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=NOT_ZERO)
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
@@ -99,13 +100,13 @@ class ERL(Replaying, Selecting):
     """Least sensitivity of a weight; one of 0 counts as 1. C."""
     mutated_fraction: Annotated[Fraction, GAUSSIAN] = 0.1
     """Gaussian mutation draws up to this share of a weight matrix. C."""
-    mutation_strength: Annotated[PositiveFloat, GAUSSIAN] = 0.1
+    mutation_strength: Annotated[PositiveFloat, CHANGING] = 0.1
     """Standard deviation of its noise, in units of the weight. C."""
     super_strength: Annotated[PositiveFloat, SUPER] = 10.0
     """Standard deviation of a super mutation, in units of the weight. C."""
-    super_probability: Annotated[Fraction, GAUSSIAN] = 0.05
+    super_probability: Annotated[Fraction, CHANGING] = 0.05
     """Share of super mutations. C."""
-    reset_probability: Annotated[Fraction, GAUSSIAN] = 0.05
+    reset_probability: Annotated[Fraction, CHANGING] = 0.05
     """Share of weights that are drawn anew, from a standard normal distribution. C."""
     memory_size: Annotated[PositiveInt, WITH_MEMORY] = 8000
     """Own and ancestors' transitions that a member or the learner keeps, kappa. P: Table 3."""

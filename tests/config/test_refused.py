@@ -139,6 +139,10 @@ esac --esac.transfer_wins 1 --esac.transfer_at_once true: --esac.transfer_at_onc
 esac.transfer_wins = a number above 1
 esac --esac.sac_copies 0 --esac.sac_copy_noise false: --esac.sac_copy_noise: read only with \
 esac.sac_copies = a number above 0
+aes_rl --aes_rl.rl_gain 0 --aes_rl.rl_share 0.1: --aes_rl.rl_share: read only with \
+aes_rl.rl_gain = a number above 0
+erl --erl.mutated_fraction 0 --erl.reset_probability 0.1: --erl.reset_probability: read only with \
+erl.mutated_fraction = a number above 0
 """
 
 
