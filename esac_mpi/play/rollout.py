@@ -1,8 +1,9 @@
 """Episodes: a policy in, returns and lengths out."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from esac_mpi.envs import LARGEST, Env, UnstablePhysics, check_finite, transitio
 from esac_mpi.host import cooperative
 from esac_mpi.host.stop import EndsRun
 from esac_mpi.operators.policy import Policy
-from esac_mpi.play.transitions import join, width
+from esac_mpi.play.transitions import Recorder, join, width
 
 SLICE = 64  # steps of an episode between two turns of other work, at most
 
@@ -135,28 +136,57 @@ def exploring(
 
     Yields the steps so far after each SLICE of them. Transitions are rows, float32 [n, width]. A
     step that cannot be learned from is counted, ends the episode and is not among them. bounded: as
-    of `envs.transition`.
+    of `envs.transition`. A policy takes SLICE steps at once where the task has a closed loop and
+    these bounds, to the same bits.
     """
     turn = cooperative.Turn(SLICE)
     rows = [np.zeros((0, width(env.observation_size, env.action_size)), np.float32)]
     total, length, ended = 0.0, 0, False
+    drive: Any = driver(env, act)
+    recorder = None if drive is None else Recorder(env, SLICE)
     try:
         observation = env.reset(seed)
     except UnstablePhysics:
         return rows[0], Episode(np.nan, 0)
     while not ended:
-        action = act(observation)
-        length += 1
-        answer = transition(env, action, bounded)
-        if answer is None:
-            return np.vstack(rows), Episode(np.nan, length)
-        next_observation, reward, terminated, truncated = answer
-        rows.append(join(observation, action, reward, terminated, next_observation)[None])
-        total, ended, observation = total + reward, terminated or truncated, next_observation
-        if turn.over():
+        if recorder is not None:
+            recorder.count = 0
+            run = recorder.run(drive, observation, min(SLICE, env.horizon - length))
+            sound = (abs(reward) <= LARGEST for reward in run.rewards[: recorder.count])
+            kept = sum(takewhile(bool, sound))
+            rows.append(recorder.rows[:kept].copy())
+            length += min(kept + 1, len(run.rewards))
+            if kept < len(run.rewards):
+                with suppress(UnstablePhysics):  # which number it was
+                    check_finite(env, "observation", run.observations[-1])
+                return np.vstack(rows), Episode(np.nan, length)
+            for reward in run.rewards:
+                total += reward
+            observation, ended = run.observations[-1], run.terminated or length == env.horizon
+        else:
+            action = act(observation)
+            length += 1
+            answer = transition(env, action, bounded)
+            if answer is None:
+                return np.vstack(rows), Episode(np.nan, length)
+            next_observation, reward, terminated, truncated = answer
+            rows.append(join(observation, action, reward, terminated, next_observation)[None])
+            total, ended, observation = total + reward, terminated or truncated, next_observation
+        if recorder is not None or turn.over():
             yield length
             turn.begin()
     return np.vstack(rows), Episode(total, length)
+
+
+def driver(env: Env, act: Callable[[np.ndarray], np.ndarray]) -> Callable[..., None] | None:
+    """Find what acts in the closed loop of a task with bounds of -1 and 1; None: it goes by steps.
+
+    In other bounds an action, scaled and recorded, would not be to the bit what it was.
+    """
+    if not isinstance(act, Policy) or getattr(env, "closed_loop", None) is None:
+        return None
+    plain = all((end.low == -1).all() and (end.high == 1).all() for end in (env, act))
+    return act.drive if plain else None
 
 
 explore = cooperative.at_once(exploring)

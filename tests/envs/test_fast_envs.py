@@ -25,7 +25,7 @@ from esac_mpi.envs import UnstablePhysics, closed_loop, make, mujoco_tasks, warn
 from esac_mpi.envs.closed_loop import Run
 from esac_mpi.operators import kernels
 from esac_mpi.operators.policy import Layout, Normaliser, Policy
-from esac_mpi.play.rollout import SLICE, Episode, play, playing
+from esac_mpi.play.rollout import SLICE, Episode, explore, play, playing
 from esac_mpi.play.transitions import Recorder
 
 NAMES = """Ant HalfCheetah Hopper Humanoid InvertedDoublePendulum InvertedPendulum Reacher Swimmer
@@ -273,6 +273,46 @@ def test_an_episode_in_the_loop_is_that_of_single_steps(id):
         assert fast.episodic_length == len(found[0]) == len(found[1]) <= 150
         for rows, its in zip(found, expected, strict=True):
             np.testing.assert_array_equal(rows, its)
+
+
+@pytest.mark.parametrize(
+    "id", ["Hopper-v5", "HalfCheetah-v5", "dm_control/walker-walk-v0", "Humanoid-v5"]
+)
+def test_transitions_come_from_the_loop_as_from_single_steps(id, monkeypatch):
+    """But for bounds other than -1 and 1."""
+    env = make(id, 150)
+    for seed in (0, 1):
+        policy = policy_of(env, seed)
+        expected, by_steps = explore(env, lambda observation, act=policy: act(observation), seed)
+        with monkeypatch.context() as patch:
+            if id != "Humanoid-v5":
+                patch.setattr(env, "step", None)
+            found, episode = explore(env, policy, seed)
+        np.testing.assert_array_equal(found, expected)
+        assert episode == by_steps
+        assert len(found) == episode.episodic_length <= 150
+
+
+@pytest.mark.parametrize("how", ["warning", "reward", "observation"])
+def test_a_broken_step_in_the_loop_ends_what_is_explored(how, full, monkeypatch):
+    env = full(make("HalfCheetah-v5"))
+    honest = env.closed_loop.run
+
+    def run(drive: Any, observation: np.ndarray, most: int) -> Run:
+        made = honest(drive, observation, 9 if how == "reward" else 5)
+        if how == "warning":
+            env._warnings[0] = 1
+        if how == "reward":
+            made.rewards[4] = made.rewards[6] = 1e39
+        if how == "observation":
+            made.observations[-1, 2] = np.inf
+        return made
+
+    monkeypatch.setattr(env.closed_loop, "run", run)
+    rows, episode = explore(env, policy_of(env), 0)
+    assert (episode.episodic_length, len(rows)) == (5, 4)
+    assert np.isnan(episode.episodic_return)
+    assert ("observation[2] is inf" in env.not_finite) == (how == "observation")
 
 
 def test_an_episode_yields_and_ends_at_its_horizon_or_cap(full, monkeypatch):
