@@ -41,7 +41,7 @@ from esac_mpi.comm.contracts import CriticLearner, World
 from esac_mpi.envs import Env
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.play.params import Params, Row
-from esac_mpi.play.rollout import Board, ThetaNotFinite
+from esac_mpi.play.rollout import Board, refuse_not_finite
 
 __all__ = ["DECLARES", "State", "board", "generation", "init"]
 
@@ -127,11 +127,7 @@ def describe(now: Now) -> Row:
     vectors = state.mean, state.variance  # which rank 0 alone has
     norms = [float(np.sqrt(np.square(x, dtype=np.float64).sum())) for x in vectors]
     norm, spread = world.from_root(norms)
-    if not np.isfinite([norm, spread]).all():
-        raise ThetaNotFinite(
-            f"generation {now.k}: mean or variance is not finite, the last checkpoint stands: "
-            "lower variance_init"
-        )
+    refuse_not_finite(now.k, "mean or variance", "variance_init", norm, spread)
     whole = ("length", "learned", "worker", "virtual_end", "lag") if world.leads else ()
     row = {
         name: state.row[:, i].astype(np.int64 if name in whole else np.float64)

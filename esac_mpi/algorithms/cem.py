@@ -36,7 +36,7 @@ from esac_mpi.play.counters import Progress
 from esac_mpi.play.experience import Crew, Experience, Played
 from esac_mpi.play.marks import ANEW, DAMP, VARIANCE, mark, policy
 from esac_mpi.play.params import THETA_ES, Generation, Params, Row, make_actor
-from esac_mpi.play.rollout import Board, NoFiniteReturn, ThetaNotFinite, note_origin
+from esac_mpi.play.rollout import Board, note_origin, refuse_no_return, refuse_not_finite
 from esac_mpi.play.transitions import width
 
 DECLARES = Declaration(
@@ -195,19 +195,11 @@ def update(now: Now, gave: tuple[np.ndarray, np.ndarray], trained: dict[int, np.
     # of the episodes that earned a kept one's return
     lengths[first : first + len(state.kept)] = state.individual_lengths[state.kept]
     fitness = evolution.shifted(returns, lengths / cem.fitness_episodes, cem.shift)
-    if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(
-            f"generation {k}: the return of no individual is finite: "
-            "look at the task, or lower variance_init"
-        )
+    refuse_no_return(k, fitness, "individual", "variance_init")
     elites = evolution.select_winners(fitness, individuals(cem)[0])
     damp = damped(state.damp, cem.damp_tau, cem.damp_limit)
     squares, change, spread, *ratios = move(now, elites, damp, trained)
-    if not np.isfinite([squares, spread]).all():
-        raise ThetaNotFinite(
-            f"generation {k}: mean or variance is not finite, the last checkpoint stands: "
-            "lower variance_init"
-        )
+    refuse_not_finite(k, "mean or variance", "variance_init", squares, spread)
     mixed = len(state.individuals)
     row: Row = {"kept": len(state.kept)} if mixed else {}
     if mixed:

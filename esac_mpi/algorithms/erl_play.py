@@ -12,7 +12,7 @@ from esac_mpi.operators.policy import Policy
 from esac_mpi.play import experience
 from esac_mpi.play.experience import Crew, Experience
 from esac_mpi.play.params import Params, make_actor
-from esac_mpi.play.rollout import Board, Episode, NoFiniteReturn, note_origin
+from esac_mpi.play.rollout import Board, Episode, note_origin, refuse_no_return
 from esac_mpi.play.transitions import columns, width
 
 
@@ -80,11 +80,7 @@ def play(now: Now) -> Played:
     )
     means = returns.mean(axis=1)
     fitness = evolution.shifted(means, lengths.mean(axis=1), erl.shift)
-    if not np.isfinite(fitness).any():
-        raise NoFiniteReturn(
-            f"generation {k}: the return of no member is finite: correct the task, if its rewards "
-            "are nan or infinite"
-        )
+    refuse_no_return(k, fitness)
     learner = Episode(float(found.returns[last]), int(found.lengths[last]))
     return Played(means, fitness, lengths.sum(axis=1), learner, found.own[last].copy(), found)
 

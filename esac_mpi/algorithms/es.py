@@ -10,7 +10,6 @@ state, fitness leaves out the bonus for survival, policies have a linear path, a
 weights of observations that are not standardised is scaled.
 """
 
-import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,7 +24,7 @@ from esac_mpi.operators import evolution, noise
 from esac_mpi.play import population
 from esac_mpi.play.params import Generation, Params, Row
 from esac_mpi.play.population import Evolving, Population, Trials, evaluate_population
-from esac_mpi.play.rollout import Board, ThetaNotFinite
+from esac_mpi.play.rollout import Board, refuse_not_finite
 
 CENTRE_EVERY = 5  # when theta_es itself is played, for the one-fifth rule [generations]
 CENTRE_EPISODES = 5  # of it then [episodes]
@@ -163,9 +162,4 @@ def step(
 
 def check_finite(k: int, squares: float) -> None:
     """Raise ThetaNotFinite, on all ranks, unless theta_es's sum of squares is finite."""
-    if not math.isfinite(squares):
-        raise ThetaNotFinite(
-            f"generation {k}: theta_es is no longer finite, the last checkpoint stands: "
-            "begin another run with a lower lr_es, "
-            "weight_decay or sigma"
-        )
+    refuse_not_finite(k, "theta_es", "lr_es, weight_decay or sigma", squares)

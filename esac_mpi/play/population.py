@@ -161,12 +161,7 @@ def evaluate_population(
     results, tried = np.split(everything.view(kind)[:, 0].copy(), [n])
     returns, length = results["episodic_return"], results["length"].astype(np.int64)
     fitness = evolution.shifted(returns, length / table.fitness_episodes, table.shift)
-    if not np.isfinite(fitness).any():
-        raise rollout.NoFiniteReturn(
-            f"generation {k}: the return of no member is finite: "
-            "correct the task, if its rewards are nan or infinite, or begin another run with a "
-            "lower sigma"
-        )
+    rollout.refuse_no_return(k, fitness, lower="sigma")
     seen = params.unseen()
     if digits.size:
         seen = accumulator.value(world.total(digits))

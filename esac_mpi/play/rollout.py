@@ -30,12 +30,31 @@ class NoFiniteReturn(Exception):
     """No member of a population has a finite return: there is nothing to learn from."""
 
 
+def refuse_no_return(k: int, fitness: np.ndarray, who: str = "member", lower: str = "") -> None:
+    """Raise NoFiniteReturn, on all ranks, unless a fitness [n] is finite; lower: what may help."""
+    if not np.isfinite(fitness).any():
+        remedy = f", or begin another run with a lower {lower}" if lower else ""
+        raise NoFiniteReturn(
+            f"generation {k}: the return of no {who} is finite: "
+            f"correct the task, if its rewards are nan or infinite{remedy}"
+        )
+
+
 class ReturnDiffers(EndsRun):
     """An episode played again gives another return: two machines, or moments, compute otherwise."""
 
 
 class ThetaNotFinite(Exception):
     """The policy that evolves is no longer finite: it has nothing more to give."""
+
+
+def refuse_not_finite(k: int, what: str, lower: str, *sums: float) -> None:
+    """Raise ThetaNotFinite, on all ranks, unless these sums over what evolves are finite."""
+    if not np.isfinite(sums).all():
+        raise ThetaNotFinite(
+            f"generation {k}: {what} is no longer finite, the last checkpoint stands: "
+            f"begin another run with a lower {lower}"
+        )
 
 
 @dataclass(frozen=True)
