@@ -85,7 +85,7 @@ def injection_slot(erl: ERL, selected: Selection, births: Births, fitness: np.nd
     if erl.injection == "kept":
         best_first = selection.order(fitness)
         return int(best_first[births.kind[best_first] == Kind.KEPT][-1])
-    worst = int(np.argmin(np.where(np.isfinite(fitness), fitness, -np.inf)))
+    worst = int(np.argmin(evolution.or_least(fitness)))
     spares = erl.injection == "worst_or_next" and worst == selected.copies[0]
     return (worst + 1) % len(fitness) if spares else worst
 

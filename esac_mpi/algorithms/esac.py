@@ -173,8 +173,7 @@ def evaluate(now: Now) -> Population:
     esac, state = now.params.config.esac, now.state
     lengths = None
     if state.expected_length.size:
-        each = configuration.members(esac) // state.expected_length.size
-        lengths = np.repeat(state.expected_length, each)  # [n] [steps]
+        lengths = esac_transfer.spread(state.expected_length, configuration.members(esac))
     sigmas, trials = slot_sigmas(esac, state), esac_transfer.plan_trials(esac, state)
     return evaluate_population(now, esac, sigmas, lengths, trials)
 
@@ -280,7 +279,7 @@ def expected_slots(
 def describe(now: Now, found: Population, plan: Plan, moved: Row) -> Row:
     """Describe the population, as it was evaluated, in a row's columns."""
     esac, state = now.params.config.esac, now.state
-    parent = np.repeat(state.parents, found.fitness.size // state.parents.size)
+    parent = esac_transfer.spread(state.parents, found.fitness.size)
     won, missing = parent[plan.winners], configuration.winners(esac) - plan.winners.size
     return {
         "fitness": found.returns,

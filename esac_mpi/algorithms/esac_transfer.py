@@ -97,9 +97,9 @@ def returns_of(kind: int, parents: np.ndarray, returns: np.ndarray) -> np.ndarra
     return returns[spread(parents, returns.size) == kind]
 
 
-def spread(parents: np.ndarray, n: int) -> np.ndarray:
-    """Spread the parents of slots [slots] over their members [n]."""
-    return np.repeat(parents, n // parents.size)
+def spread(of_slots: np.ndarray, n: int) -> np.ndarray:
+    """Spread what slots have [slots], such as their parents, over their members [n]."""
+    return np.repeat(of_slots, n // of_slots.size)
 
 
 def trial_columns(esac: ESAC, found: Population) -> tuple[Row, Row]:

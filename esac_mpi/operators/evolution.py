@@ -37,8 +37,7 @@ def centered_ranks(fitness: np.ndarray) -> np.ndarray:
     """
     if fitness.size < 2:
         return np.zeros(fitness.size)
-    finite = np.where(np.isfinite(fitness), fitness, -np.inf)
-    _, inverse, counts = np.unique(finite, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(or_least(fitness), return_inverse=True, return_counts=True)
     average = np.cumsum(counts) - (counts + 1) / 2  # of the 0-based ranks of each distinct value
     return average[inverse] / (fitness.size - 1) - 0.5
 
@@ -66,6 +65,11 @@ def worst_for_not_finite(fitness: np.ndarray) -> np.ndarray:
     """Replace what is not finite in `fitness` [n] by the least that is; zeros if none is."""
     finite = np.isfinite(fitness)
     return np.where(finite, fitness, fitness[finite].min() if finite.any() else 0.0)
+
+
+def or_least(values: np.ndarray) -> np.ndarray:
+    """Replace what is not finite in `values` by -inf, so that it ranks last."""
+    return np.where(np.isfinite(values), values, -np.inf)
 
 
 def select_winners(fitness: np.ndarray, count: int) -> np.ndarray:
@@ -150,7 +154,7 @@ def success_share(members: np.ndarray, centre: np.ndarray) -> float:
 
     Noise alone gives one half, whatever its distribution. A return that is not finite is the worst.
     """
-    worst = np.where(np.isfinite(members), members, -np.inf)[:, None]
+    worst = or_least(members)[:, None]
     return float((worst > centre).mean() + 0.5 * (worst == centre).mean())
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from esac_mpi.config.genetic import TOURNAMENT
-from esac_mpi.operators.evolution import worst_for_not_finite
+from esac_mpi.operators.evolution import or_least, worst_for_not_finite
 
 
 class Selection(NamedTuple):
@@ -70,7 +70,7 @@ class Candidates(NamedTuple):
 
 def order(fitness: np.ndarray) -> np.ndarray:
     """Return the slots of `fitness` [k] from best to worst, int64 [k]; ties by slot."""
-    return np.argsort(-_or_least(fitness), kind="stable")
+    return np.argsort(-or_least(fitness), kind="stable")
 
 
 def select(fitness: np.ndarray, elites: int, random: np.random.Generator) -> Selection:
@@ -209,14 +209,9 @@ def parents(candidates: Candidates, couples: np.ndarray, scores: np.ndarray) -> 
 
     In a couple the fitter stands first, and at a tie the candidate that stands first.
     """
-    fitness = _or_least(candidates.scores)[couples]
+    fitness = or_least(candidates.scores)[couples]
     fitter_first = np.where(fitness[:, :1] < fitness[:, 1:], couples[:, ::-1], couples)
     return candidates.origins[fitter_first[order(scores)]]
-
-
-def _or_least(values: np.ndarray) -> np.ndarray:
-    """Return values with -inf in place of what is not finite."""
-    return np.where(np.isfinite(values), values, -np.inf)
 
 
 def _scaled(scores: np.ndarray) -> np.ndarray:
