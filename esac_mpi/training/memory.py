@@ -154,6 +154,19 @@ def cut_episodes(config: Config, horizon: int) -> str:
     return f"{said}: in a new run --{name} {horizon} for all"
 
 
+def never_learns(config: Config, horizon: int) -> str:
+    """Say that a learner with a replay makes no update before the budget's end; "" if it may."""
+    if not (name := table(config)) or not _learning(config).learns(config):
+        return ""
+    options, most = getattr(config, name), most_added(config, horizon)
+    first = 0 if name == "sac" else options.start_steps  # SAC learns from its random steps at once
+    if most > first and most >= options.batch_size:
+        return ""
+    field = "start_steps" if most <= first else "batch_size"
+    told = f"{name}.{field} is {getattr(options, field):,}"
+    return f"the learner never learns: {told}, and this budget has {most:,.0f} steps for it at most"
+
+
 def refuse_replay(config: Config, env: Env, memory: int) -> None:
     """Raise WrongUsage if the replay takes more than `memory` [bytes]."""
     need = replay_bytes(config, env)

@@ -336,6 +336,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     if run.restored is None:
         said.append(automatic.remark_at_start(config, world.size))
         said.append(memory.cut_episodes(config, job.params.horizon))
+        said.append(memory.never_learns(config, job.params.horizon))
     else:
         again = f"; {run.dropped} later rows dropped, will be made again" if run.dropped else ""
         resumed = f"resumed at generation {job.state.generation} from {run.restored.source.name}"

@@ -224,6 +224,32 @@ def test_a_learner_whose_phases_cut_its_episodes_says_so(settings, horizon, said
     assert bool(found) == bool(said)
 
 
+FEW = {"budget.nominal_steps": 20_000}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"algorithm": "td3", **FEW}, "td3.start_steps is 25,000"),
+        ({"algorithm": "td3", **FEW, "td3.start_steps": 20_000}, ""),
+        ({"algorithm": "ddpg"}, ""),  # a million steps
+        ({"algorithm": "ddpg", "budget.nominal_steps": 0, "budget.minutes": 1.0}, ""),
+        ({"algorithm": "sac", **FEW, "sac.start_steps": 50_000}, ""),  # it learns from these
+        ({"algorithm": "sac", **FEW, "sac.batch_size": 30_000}, "sac.batch_size is 30,000"),
+        ({"algorithm": "erl", "erl.learner": "td3", **FEW}, ""),  # its generations have 11,000
+        ({"algorithm": "cem_rl", **FEW, "cem_rl.start_steps": 40_000}, "cem_rl.start_steps is"),
+        ({"algorithm": "aes_rl", **FEW, "aes_rl.start_steps": 40_000}, "aes_rl.start_steps is"),
+        ({"esac.sac_phases": False, "esac.sac_copies": 0, "esac.transfer": "off"}, ""),
+        ({"algorithm": "ppo", **FEW}, ""),
+        ({"algorithm": "es", **FEW}, ""),
+    ],
+)
+def test_a_learner_that_the_budget_leaves_no_update_says_so(settings, said):
+    found = memory.never_learns(amend(Config(), settings), 1000)
+    assert said in found
+    assert bool(found) == bool(said)
+
+
 CHEETAH = SimpleNamespace(observation_size=17, action_size=6, horizon=1000)
 WIDE = "--policy.hidden 20000 20000 --algorithm".split()
 # vectors of State, thrice with a checkpoint's two images; of actor and critic values, gradient

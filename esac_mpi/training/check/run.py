@@ -66,6 +66,8 @@ def work(config: Config, env: envs.Env, ranks: int) -> list[Line]:
     lines = [Line("work", found, better)]
     if cut := memory.cut_episodes(config, env.horizon):
         lines.append(Line("learner", "its episodes are cut", cut))
+    if never := memory.never_learns(config, env.horizon):
+        lines.append(Line("learner", "it makes no update", never))
     return lines
 
 
