@@ -158,13 +158,15 @@ def never_learns(config: Config, horizon: int) -> str:
     """Say that a learner with a replay makes no update before the budget's end; "" if it may."""
     if not (name := table(config)) or not _learning(config).learns(config):
         return ""
-    options, most = getattr(config, name), most_added(config, horizon)
-    first = 0 if name == "sac" else options.start_steps  # SAC learns from its random steps at once
-    if most > first and most >= options.batch_size:
+    options, most = vars(getattr(config, name)), most_added(config, horizon)
+    # SAC learns from its random steps at once; an installed table may have no such fields
+    first = 0 if name == "sac" else options.get("start_steps", 0)
+    batch = options.get("batch_size", 1)
+    if most > first and most >= batch:
         return ""
-    field = "start_steps" if most <= first else "batch_size"
-    told = f"{name}.{field} is {getattr(options, field):,}"
-    return f"the learner never learns: {told}, and this budget has {most:,.0f} steps for it at most"
+    field = f"start_steps is {first:,}" if most <= first else f"batch_size is {batch:,}"
+    why = f"{name}.{field}, and this budget has {most:,.0f} steps for it at most"
+    return f"the learner never learns: {why}"
 
 
 def refuse_replay(config: Config, env: Env, memory: int) -> None:
