@@ -50,6 +50,12 @@ class Part(NamedTuple):
     put: Callable[[Any], object]
 
 
+def set_directory(was: str) -> None:
+    """Go back to a directory, unless somebody has moved or deleted it meanwhile."""
+    with suppress(OSError):
+        os.chdir(was)
+
+
 def umask() -> int:
     """Read the umask, which can only be asked for by setting it."""
     now = os.umask(0o077)
@@ -176,7 +182,7 @@ def set_torch_devices(was: list[Any]) -> None:
 
 
 LIGHT = {  # takes microseconds
-    "the current directory": Part(directory, lambda was: os.chdir(was) if was else None),
+    "the current directory": Part(directory, set_directory),
     "the umask": Part(umask, os.umask),
     "handlers of signals": Part(handlers, set_handlers),
     "blocked signals": Part(

@@ -218,6 +218,17 @@ def test_a_thread_that_a_task_leaves_does_not_keep_the_process(tmp_path):
     assert json.loads((tmp_path / "run/status.json").read_text())["status"] == "complete"
 
 
+@pytest.mark.parametrize("away", [os.rmdir, lambda path: path.rename(path.with_name("moved"))])
+def test_a_directory_that_is_moved_or_deleted_meanwhile_ends_nothing(tmp_path, monkeypatch, away):
+    """The one that a run was started in, by a person: no task's doing."""
+    place = tmp_path / "place"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    with process_state.preserve_state(wholly=False) as changed:
+        away(place)
+    assert changed == ["the current directory"]
+
+
 def test_what_a_task_sets_for_itself_stays(monkeypatch):
     monkeypatch.delenv("ITS_OWN", raising=False)
     before = sys.path[:]
