@@ -1,10 +1,8 @@
 """The ranks of a command: those that mpirun or srun started, or this process alone, without MPI."""
 
 import os
-import sys
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,7 +53,7 @@ def on_all(world: Any, make: Callable[[], Any]) -> Any:
 
 
 def make_world() -> Any:
-    """Return the launcher's ranks, or one process. Raises ImportError, launch.LaunchError."""
+    """Return the launcher's ranks, or one process. Raises ImportError, WrongUsage."""
     if all(os.environ.get(name, "") in ("", "1") for name in batch_system.SIZES):
         return Alone()
     from esac_mpi.comm import launch
@@ -67,12 +65,11 @@ def make_world() -> Any:
 
 
 def over_ranks(main: Callable[[Any], int]) -> int:
-    """Run main(world) on all ranks; return the exit code. An error of one ends all."""
-    try:
-        world = make_world()
-    except Exception as problem:
-        complain(f"{Path(sys.argv[0]).name}: {problem}")
-        return 1
+    """Run main(world) on all ranks; return the exit code. An error of one ends all.
+
+    Raises ImportError, WrongUsage where there are no ranks to begin with.
+    """
+    world = make_world()
     try:
         code = main(world)
     except Exception as problem:

@@ -9,13 +9,14 @@ from typing import NoReturn
 
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.host import batch_system
+from esac_mpi.host.errors import WrongUsage
 from esac_mpi.host.log import complain
 
 LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when a rank ends [s]
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
 
 
-class LaunchError(Exception):
+class LaunchError(WrongUsage):
     """The launcher and the MPI library do not belong together."""
 
 

@@ -13,6 +13,7 @@ from saved_policies import constant, hidden, save
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.messages import DAMAGED, Unusable
 from esac_mpi.comm import command_ranks
+from esac_mpi.commands.__main__ import main
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import LOGIT_SCALE
 from esac_mpi.play.rollout import play
@@ -185,6 +186,14 @@ def test_what_one_rank_cannot_read_or_reads_otherwise_ends_all(own, monkeypatch,
     monkeypatch.setattr(command_ranks, "make_world", lambda: another)
     told = call("evaluate", own, code=2).err
     assert "a better policy came while the ranks read it" in told
+
+
+@pytest.mark.parametrize("words", ["evaluate policy.h5", "search run study.toml"])
+def test_a_launcher_of_another_mpi_is_wrong_usage(words, capsys, monkeypatch):
+    """Which job scripts do not try again."""
+    monkeypatch.setenv("MV2_COMM_WORLD_SIZE", "2")
+    assert main(words.split()) == 2
+    assert "the launcher belongs to another MPI" in capsys.readouterr().err
 
 
 def test_a_seed_that_addresses_nothing_is_refused(own, call):
