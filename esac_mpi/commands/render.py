@@ -133,13 +133,15 @@ def main(options: argparse.Namespace) -> Iterator[object]:
     policy = Policy.load(options.policy)
     env = make_env(policy, "", LONGEST if options.trials else policy.horizon or LONGEST)
     if options.trials:
-        found = recovery.run_trials(env, policy, options.trials, options.degrees, options.seed)
+        with envs.refuse_errors(env.id, "played"):
+            found = recovery.run_trials(env, policy, options.trials, options.degrees, options.seed)
         yield recovery.summary_line(found, options.degrees, stage.seconds_per_step(env))
         return
     out = options.out or policy.path.with_name("strip.png")
     with whole_file(out) as strip, ExitStack() as files:
         video = options.video and files.enter_context(whole_file(options.video))
-        show(env, policy, options, strip, video)
+        with envs.refuse_errors(env.id, "played"):
+            show(env, policy, options, strip, video)
     yield out
     if options.video:
         yield options.video

@@ -83,8 +83,11 @@ def translate_errors(id: str, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def refuse_errors(id: str) -> Iterator[None]:
-    """Turn what a task's code raises, and no other code, into a TaskError before a run begins."""
+def refuse_errors(id: str, what: str = "played, so nothing was created") -> Iterator[None]:
+    """Turn what a task's code raises, and no other code, into a TaskError, where no run goes on.
+
+    what: as of `translate_errors`.
+    """
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -92,7 +95,7 @@ def refuse_errors(id: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)[1:]  # without this one
         if not any(os.path.dirname(frame.filename) == here for frame in frames):
             raise
-        with translate_errors(id, "played, so nothing was created"):
+        with translate_errors(id, what):
             raise
 
 

@@ -10,7 +10,7 @@ from esac_mpi.analysis.intervals import interquartile_mean, interval, mean
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.operators.noise import Purpose, generator, integer
-from esac_mpi.play.rollout import note_origin, play
+from esac_mpi.play.rollout import play
 
 
 def make_env(policy: Any, task: str, horizon: int | None) -> envs.Env:
@@ -43,7 +43,7 @@ def play_episodes(
 
     weight_noise: standard deviation of Gaussian noise on every parameter, drawn anew for each
     episode; of a last layer that is held smaller than it is (declaration.head_scale), on what it
-    is.
+    is. Raises TaskError for what the task's code raises.
     """
     theta = policy.theta.copy()
     held = head_scale_of(policy.kind) if policy.discrete else 1.0
@@ -53,7 +53,7 @@ def play_episodes(
         if weight_noise:
             random = generator(seed, Purpose.MUTATION, 0, i)
             policy.set(theta + sigma * random.standard_normal(theta.size, "f4"))
-        with note_origin(f"in episode {i}"):  # training's generations begin at 1
+        with envs.refuse_errors(env.id, f"played, in episode {i}"):
             episode = play(env, policy, integer(seed, Purpose.EVALUATION, 0, block=i))
         return np.array([episode.episodic_return, episode.episodic_length])
 

@@ -196,6 +196,19 @@ def test_a_launcher_of_another_mpi_is_wrong_usage(words, capsys, monkeypatch):
     assert "the launcher belongs to another MPI" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), TimeoutError("no answer")])
+def test_a_task_whose_simulator_is_gone_is_no_lost_reader(own, error, capsys, monkeypatch):
+    """Whose command would end with 0 and no word, or name the disk."""
+
+    def step(env, action):
+        raise error
+
+    monkeypatch.setattr(own_envs.Walk, "step", step)
+    assert main(["evaluate", str(own)]) == 2
+    said = capsys.readouterr().err
+    assert f"cannot be played, in episode 0: {type(error).__name__}: {error}" in said
+
+
 def test_a_seed_that_addresses_nothing_is_refused(own, call):
     call("evaluate", own, "--episodes=1", f"--seed={2**63 - 1}")
     for seed, said in (
