@@ -197,8 +197,8 @@ class Run:
             return
         self._shown = {segment.name for segment in shown.closed}
         self.dropped = max(0, shown.generations - self.generations)
-        if shown.generations == self.generations:
-            self._final = select_group(final, "final")
+        current = shown.generations == self.generations
+        self._final = select_group(final, "final") if current else {}
 
     @property
     def saved_generation(self) -> int:
@@ -261,6 +261,9 @@ class Run:
         start, written = time.monotonic(), self._lock.written
         ring = replays.Stored({}, (0, 0), {}, {})
         if replay is not None:
+            # what somebody has deleted to make room is published again
+            known, folder = self._segments.items(), self.path / REPLAY
+            self._segments = {i: s for i, s in known if os.path.exists(folder / s.name)}
             ring = replays.store(replay, self._segments, self._lock.store)
         self._segments = ring.segments
         saved = nest("state", state) | nest("learner", learner) | nest("replay_tail", ring.tail)

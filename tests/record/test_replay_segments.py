@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from short_runs import Ring, begin, failing, flip, state
+from short_runs import Ring, begin, failing, flip, grow, state
 
 from esac_mpi import record
 from esac_mpi.config import Config
-from esac_mpi.record import Unreadable, Unsaved, read
+from esac_mpi.record import Run, Unreadable, Unsaved, read
 from esac_mpi.training import set_up
 
 
@@ -115,6 +115,23 @@ def test_unneeded_segments_are_deleted(tmp_path, short_segments):
     run.close()
 
 
+def test_a_segment_that_somebody_deleted_is_published_again(tmp_path, short_segments):
+    """To make room, say, while the run has it in memory."""
+    run, replay = begin(tmp_path), Ring(40)
+    for generation, lost in enumerate([(), (0, 1), (3,)], 1):
+        for number in lost:
+            segment(tmp_path, number).unlink()
+        replay.add(25)
+        hashed = save(run, replay, generation)
+    run.close()
+    again, restored = begin(tmp_path), Ring(40)
+    assert again.restored.generation == 3
+    again.restore_replay(restored)
+    np.testing.assert_array_equal(restored.columns["number"], replay.columns["number"])
+    assert save(again, restored, 3) == hashed
+    again.close()
+
+
 def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, short_segments, monkeypatch):
     run, replay = begin(tmp_path), Ring(40)
     replay.add(35)
@@ -154,6 +171,23 @@ def test_a_damaged_segment_falls_back_on_the_checkpoint_before(
     assert restored.added == first
     save(again, restored, 2)  # must not push the good one out by the bad one
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
+    again.close()
+
+
+def test_the_checkpoint_before_has_no_last_evaluation_of_the_newest(tmp_path, short_segments):
+    run, replay = begin(tmp_path), Ring(100)
+    for generation, count in ((1, 15), (2, 10)):
+        replay.add(count)
+        grow(run, generation - 1, generation)
+        save(run, replay, generation)
+    run.final({"evaluation_sac": np.ones(2)})
+    run.close()
+    flip(segment(tmp_path, 1))
+    again, restored = begin(tmp_path), Ring(100)
+    again.restore_replay(restored)
+    save(again, restored, 1)  # it stops before another row
+    columns = Run.open(tmp_path).columns
+    assert (columns.generations, "final/evaluation_sac" in columns) == (1, False)
     again.close()
 
 
