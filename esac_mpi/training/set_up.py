@@ -75,6 +75,9 @@ def set_up(
     job.run = at_root(lambda: begin(job, fresh, origin))
     try:
         restore_everywhere(job, origin)
+        if job.run:
+            announce(job, origin, said)
+            take_up(job, job.run)
     except BaseException as error:
         if job.run:
             ended = isinstance(error, Ended) and (error.code == FINISHED or error.kind is Away)
@@ -82,9 +85,6 @@ def set_up(
                 active_run.fail(job, error)
             job.run.close()
         raise
-    if job.run:
-        announce(job, origin, said)
-        take_up(job, job.run)
     return job
 
 

@@ -25,7 +25,7 @@ from esac_mpi.config.resolution import resolve_given
 from esac_mpi.envs import make
 from esac_mpi.host import log, process_state, threads
 from esac_mpi.play.rollout import ThetaNotFinite
-from esac_mpi.training import active_run, loop
+from esac_mpi.training import active_run, loop, set_up
 from esac_mpi.training.task_set_up import resolve_by_task
 
 pytestmark = pytest.mark.slow
@@ -181,6 +181,14 @@ def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
     code = f"import sys; from pathlib import Path; {free}"
     finish([sys.executable, "-c", code, tmp_path / "run"])
     assert tiny(tmp_path / "run").generation == 3
+
+
+def test_an_interrupt_as_a_run_is_taken_up_lets_go_of_it(tmp_path, monkeypatch):
+    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
+        m.setattr(set_up, "take_up", Mock(side_effect=KeyboardInterrupt))
+        tiny(tmp_path / "run")
+    assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
+    assert Run.open(tmp_path / "run").state == "failed"  # and not running, which nobody does
 
 
 DIVERGES = Mock(side_effect=ThetaNotFinite("theta_es is no longer finite"))
