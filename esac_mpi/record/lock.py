@@ -209,9 +209,10 @@ def refusal(file: Path, descriptor: int) -> Refused:
     """Make the error that names a holder, and how long it has been silent by this host's clock."""
     host, pid, since = (entry or "?" for entry in holder(descriptor))
     silent = time.time() - os.fstat(descriptor).st_mtime
-    hint = f", silent for {silent / 60:.0f} minutes: if that host is down, remove {file}"
+    hint = f", silent for {silent / 60:.0f} minutes" if silent > 0 else ", by a clock that is ahead"
+    hint += f": if that host is down, remove {file}"
     return Refused(
         f"{file.parent}: in use by another run: host {host}, pid {pid}, since {since}"
-        f"{hint if silent > SILENT else ''}. Wait for its end, stop it (on {host}: kill {pid}), or "
-        "choose another --run-dir"
+        f"{hint if abs(silent) > SILENT else ''}. Wait for its end, stop it "
+        f"(on {host}: kill {pid}), or choose another --run-dir"
     )

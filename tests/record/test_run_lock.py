@@ -133,6 +133,9 @@ def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks
         begin(tmp_path)
     assert contents(tmp_path) == before
     assert not record.lock.is_free(tmp_path)
+    touched(tmp_path, ago=-3600)  # its clock was ahead, and it may be dead
+    with pytest.raises(Refused, match=f"host elsewhere, .* ahead: .* remove {file}"):
+        begin(tmp_path)
     touched(tmp_path, ago=130)
     assert record.lock.is_free(tmp_path)
     run = begin(tmp_path)  # no sign any more

@@ -184,8 +184,8 @@ def test_an_error_of_a_callback_lets_go_of_the_run(tmp_path, error):
 
 
 def test_an_interrupt_as_a_run_is_taken_up_lets_go_of_it(tmp_path, monkeypatch):
-    with monkeypatch.context() as m, pytest.raises(KeyboardInterrupt):
-        m.setattr(set_up, "take_up", Mock(side_effect=KeyboardInterrupt))
+    monkeypatch.setattr(set_up, "take_up", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
         tiny(tmp_path / "run")
     assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
     assert Run.open(tmp_path / "run").state == "failed"  # and not running, which nobody does
