@@ -87,15 +87,22 @@ def missing_value(dtype: np.dtype) -> Any:
     return np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else 0
 
 
-def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Read a published file's arrays, but for virtual ones, and attributes. Raises Unreadable."""
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a published file's bytes; errors of the system inside become Unreadable."""
     try:
         with open(path, "rb", opener=regular) as stream:
-            verify(path, stream)
-            with open_file(path, stream) as file:
-                return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
+            yield stream
     except OSError as error:
         raise translate_error(path, error) from error
+
+
+def read(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Read a published file's arrays, but for virtual ones, and attributes. Raises Unreadable."""
+    with opened(path) as stream:
+        verify(path, stream)
+        with open_file(path, stream) as file:
+            return {name: array_of(file, name) for name in datasets(file)}, attributes_of(file)
 
 
 @contextmanager
@@ -209,11 +216,8 @@ def header(path: Path, stream: BinaryIO) -> Header:
 
 def check(path: Path, sha256: str = "") -> None:
     """Raise Unreadable unless a file is there, whole by header and size, and of this sha256."""
-    try:
-        with open(path, "rb", opener=regular) as stream:
-            found = header(path, stream)
-    except OSError as error:
-        raise translate_error(path, error) from error
+    with opened(path) as stream:
+        found = header(path, stream)
     if sha256 not in ("", found.sha256):
         raise Unreadable(f"{path}: not the file that was named")
 

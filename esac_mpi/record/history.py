@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from esac_mpi.host.errors import Unreadable, translate_error
-from esac_mpi.host.run_directory import regular
+from esac_mpi.host.errors import Unreadable
 from esac_mpi.record import files
 from esac_mpi.record.files import TAIL, Arrays, Image, Joined, missing_value, nest, select_group
 
@@ -70,20 +69,17 @@ def check(run: Path, closed: Sequence[Closed]) -> None:
 def read(run: Path, segment: Closed, names: Sequence[str]) -> Arrays:
     """Read a segment's columns, verified when this process first reads it. Raises Unreadable."""
     path = run / segment.name
-    try:
-        with open(path, "rb", opener=regular) as stream:
-            about = path.stat()
-            _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
-            with files.open_file(path, stream) as file:
-                there = [name for name in names if name in segment.shapes]
-                return {name: files.array_of(file, name) for name in there}
-    except OSError as error:
-        raise translate_error(path, error) from error
+    with files.opened(path) as stream:
+        about = path.stat()
+        _verify(path, segment.sha256, (about.st_ino, about.st_size, about.st_mtime_ns))
+        with files.open_file(path, stream) as file:
+            there = [name for name in names if name in segment.shapes]
+            return {name: files.array_of(file, name) for name in there}
 
 
 @lru_cache(maxsize=10_000)
 def _verify(path: Path, sha256: str, _about: tuple[int, int, int]) -> None:
-    with open(path, "rb", opener=regular) as stream:
+    with files.opened(path) as stream:
         if files.verify(path, stream).sha256 != sha256:
             raise Unreadable(f"{path}: not the file that was named")
 

@@ -21,7 +21,7 @@ import numpy as np
 from esac_mpi.config import Config
 from esac_mpi.host.errors import INSTALL, OtherSchema, Refused, Unreadable
 from esac_mpi.host.paths import read_path
-from esac_mpi.host.run_directory import METRICS, POLICY, SHOWN, STATUS, is_run, is_there, regular
+from esac_mpi.host.run_directory import METRICS, POLICY, SHOWN, STATUS, is_run, is_there
 from esac_mpi.record import checkpoints, files, history, lock
 from esac_mpi.record.checkpoints import Checkpoint, config_of
 from esac_mpi.record.files import TAIL, Arrays
@@ -47,7 +47,7 @@ class Columns(Mapping[str, np.ndarray]):
     """Version of what the file holds."""
 
     def __init__(self, source: Path | None = None) -> None:
-        """Verify the file and list its arrays. Raises FileNotFoundError, Unreadable."""
+        """Verify the file and list its arrays. Raises Unreadable."""
         self.source = source
         self.attributes: dict[str, Any] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
@@ -55,7 +55,7 @@ class Columns(Mapping[str, np.ndarray]):
         self.schema, self._sha256 = files.SCHEMA, ""  # until one is read
         self._read: Arrays = {}
         if source is not None:
-            with open(source, "rb", opener=regular) as stream:
+            with files.opened(source) as stream:
                 self.schema, self._sha256 = files.verify(source, stream)
                 with files.open_file(source, stream) as file:
                     self.attributes = files.attributes_of(file)
@@ -93,15 +93,12 @@ class Columns(Mapping[str, np.ndarray]):
             raise KeyError(f"{self}: no {', '.join(missing)}; it has {has}")
         if not names or self.source is None:
             return {}
-        try:
-            with open(self.source, "rb", opener=regular) as stream:
-                closed = self._current(stream, names)
-                tail = f"{TAIL}/" if closed else ""
-                paths = {name: name if is_final(name) else tail + name for name in names}
-                with files.open_file(self.source, stream) as file:
-                    found = {name: files.array_of(file, path) for name, path in paths.items()}
-        except OSError as error:
-            raise Unreadable(f"{self.source}: {error.strerror}") from error
+        with files.opened(self.source) as stream:
+            closed = self._current(stream, names)
+            tail = f"{TAIL}/" if closed else ""
+            paths = {name: name if is_final(name) else tail + name for name in names}
+            with files.open_file(self.source, stream) as file:
+                found = {name: files.array_of(file, path) for name, path in paths.items()}
         return self._joined(closed, found)
 
     def _joined(self, closed: list[Closed], found: Arrays) -> Arrays:
@@ -286,15 +283,11 @@ def _no_run(path: Path) -> str:
 def _newest(path: Path) -> Columns:
     """Read the history last published, or the newest sound checkpoint's; empty for neither."""
     problems: list[str] = []
-    for name in SHOWN:
+    for file in filter(is_there, (path / name for name in SHOWN)):
         try:
-            columns = Columns(path / name)
-        except FileNotFoundError:
-            continue
+            columns = Columns(file)
         except OtherSchema as error:
             raise Refused(str(error)) from error
-        except OSError as error:
-            problems.append(f"{path / name}: {error.strerror}")
         except Unreadable as error:
             problems.append(str(error))
         else:

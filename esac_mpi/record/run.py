@@ -190,9 +190,9 @@ class Run:
         try:
             shown = Columns(self.path / METRICS)
             final = shown.read(name for name in shown if name.startswith("final/"))
-        except (Unreadable, OSError) as error:
-            if isinstance(error, Away):
-                raise
+        except Away:
+            raise
+        except Unreadable as error:
             logger.warning("%s; the history comes from the checkpoint", error)
             return
         self._shown = {segment.name for segment in shown.closed}

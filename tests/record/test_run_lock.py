@@ -224,6 +224,19 @@ def test_a_file_system_that_is_away_is_told_from_damage(
         begin(tmp_path)
 
 
+def test_a_history_on_a_file_system_that_is_away_is_waited_for(tmp_path, monkeypatch):
+    """Its later rows may have an order that is to be kept."""
+    make(tmp_path)
+    honest, away = record.files.regular, failing(errno.ESTALE)
+
+    def regular(path, flags):
+        return (away if path.endswith("metrics.h5") else honest)(path, flags)
+
+    monkeypatch.setattr(record.files, "regular", regular)
+    with pytest.raises(Unsaved):
+        begin(tmp_path)
+
+
 def test_a_file_that_may_not_be_read_or_written_is_named(tmp_path, monkeypatch):
     """It may be another user's, in a directory that all may write.
 
