@@ -40,8 +40,10 @@ def main(options: argparse.Namespace) -> Iterator[Path]:
     for folder in FOLDERS:
         try:
             yield Path(shutil.copytree(data_folder() / folder, place / folder))
-        except shutil.Error as error:  # of each file, as on a full disk
+        except (shutil.Error, KeyboardInterrupt) as error:
             for copied in FOLDERS:  # which were not there: the same command is to begin anew
                 shutil.rmtree(place / copied, ignore_errors=True)
-            _, file, why = error.args[0][0]
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            _, file, why = error.args[0][0]  # of each file, as on a full disk
             raise Unusable(f"{file}: {why}", NotSaved.code) from error

@@ -168,12 +168,15 @@ def test_examples_are_copied_once(tmp_path, call):
     assert (tmp_path / "configs/quickstart.toml").read_text() == "mine"
 
 
-def test_examples_on_a_full_disk_are_one_sentence(tmp_path, call, monkeypatch):
+def test_examples_that_cannot_be_copied_leave_no_part(tmp_path, call, monkeypatch):
     with monkeypatch.context() as m:
         m.setattr("shutil.copyfile", failing())
         (said,) = call("examples", tmp_path, code=74).err.splitlines()
-    assert "No space left on device" in said
-    call("examples", tmp_path)  # once there is room, the same command copies them
+        assert "No space left on device" in said
+        m.setattr("shutil.copyfile", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            call("examples", tmp_path)
+    call("examples", tmp_path)  # then the same command copies them
 
 
 def test_a_configs_folder_of_somebody_elses_is_no_checkout(tmp_path, monkeypatch):
