@@ -81,11 +81,13 @@ def run(name: str, arguments: list[str]) -> int:
         if is_speaker(os.environ):
             log.complain(f"{SCRIPT}: {gone}")
         return WRONG_USAGE
+    code = 0
     try:
         try:
-            return call(name, arguments)
+            code = call(name, arguments)
         finally:  # also after a help, which ends the program
             sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         die_of_interrupt()
     except EndsRun as error:  # of a task
@@ -99,11 +101,11 @@ def run(name: str, arguments: list[str]) -> int:
             raise
         streams.let_go()
         if isinstance(error, BrokenPipeError):  # the reader, `head` say, has seen enough
-            return 0
+            return code
         # a library's own error is a text alone
         what = f"standard output: {error.strerror}" if error.strerror else error
         log.complain(f"{call_of(name)}: {what}")
-        return NotSaved.code
+        return code or NotSaved.code
     except (ImportError, RuntimeError) as error:  # mpi4py's
         missing = (isinstance(error, ModuleNotFoundError) and error.name) or ""
         if extra := EXTRAS.get(library := missing.partition(".")[0]):

@@ -48,16 +48,17 @@ def test_an_infinite_argument_of_a_task_is_json(tmp_path, call):
     assert json.loads(said, parse_constant=pytest.fail)["task_kwargs"] == {"infinite": None}
 
 
-def called(output: str, *words: object) -> tuple[int, str]:
+def called(output: str, *words: object, **variables: str) -> tuple[int, str]:
     """Call a command with such an output; return its exit code and what it says."""
     redirected = {"closed": ">&-", "both closed": ">&- 2>&-", "full": ">/dev/full"}
     line = [sys.executable, "-m", "esac_mpi.commands", *map(str, words)]
     if output == "no reader":
-        process = subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=-1)
+        env = environment() | variables
+        process = subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=-1)
         process.stdout.close()
         _, errors = process.communicate(timeout=200)
         return process.returncode, errors.decode()
-    done = finish(["sh", "-c", f'exec "$@" {redirected[output]}', "sh", *line], code=None)
+    done = finish(["sh", "-c", f'exec "$@" {redirected[output]}', "sh", *line], None, **variables)
     return done.returncode, done.stderr
 
 
@@ -80,6 +81,13 @@ def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, 
     assert code == (74 if lost else 0)
     assert errors.count("\n") == lost
     assert not lost or "standard output: No space left on device" in errors
+
+
+@pytest.mark.parametrize("output", ["no reader", "full"])
+def test_what_went_wrong_is_the_exit_code_whoever_reads(output, tmp_path):
+    make(tmp_path / "a").close()
+    words = "summary", tmp_path / "a", tmp_path / "nowhere"
+    assert called(output, *words, PYTHONUNBUFFERED="")[0] == 2
 
 
 def test_a_stream_that_was_closed_has_no_other_file_in_its_place():
