@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -227,6 +228,27 @@ def test_a_directory_that_is_moved_or_deleted_meanwhile_ends_nothing(tmp_path, m
     with process_state.preserve_state(wholly=False) as changed:
         away(place)
     assert changed == ["the current directory"]
+
+
+def test_loggers_that_a_thread_makes_meanwhile_are_no_error(monkeypatch):
+    """As those of trackers and viewers do."""
+    monkeypatch.setattr(logging.root.manager, "loggerDict", {**logging.root.manager.loggerDict})
+    interval, over = sys.getswitchinterval(), threading.Event()
+
+    def make_loggers():
+        while not over.is_set() and (n := len(logging.root.manager.loggerDict)) < 50_000:
+            logging.getLogger(f"theirs.{n}")
+
+    thread = threading.Thread(target=make_loggers)
+    try:
+        sys.setswitchinterval(1e-6)
+        thread.start()
+        for _ in range(100):
+            process_state.loggers()
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
 
 
 def test_what_a_task_sets_for_itself_stays(monkeypatch):
