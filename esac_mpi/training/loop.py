@@ -24,6 +24,7 @@ from esac_mpi.training.task_set_up import let_go
 
 RECORDED = 64  # ranks of which a row has the busy seconds
 SILENCE = 20  # generations for which rank 0 waits for the others, at least
+SET_UP = 1800.0  # least time for imports, the lock of the job before and a replay [s]
 IN_FULL = 5  # generations or evaluations with returns not finite that are all told
 # of the job's time [s]: the lesser of the two is kept for what was not foreseen
 SPARE, SPARE_FRACTION = 30.0, 0.05
@@ -50,14 +51,16 @@ def train(
     limit = "--max-hours are over" if own < seconds_left else "the batch job's time is over"
     seconds_left = min(own, seconds_left)
     deadline = world.clock() + seconds_left - min(SPARE, SPARE_FRACTION * seconds_left)
-    world.watchdog.member_limit = 60 * config.stop.member_minutes or math.inf
-    if world.rank == 0:
-        world.watchdog.silence_limit = 60 * config.stop.silent_minutes or math.inf
+    member = 60 * config.stop.member_minutes or math.inf
+    silence = math.inf if world.rank else 60 * config.stop.silent_minutes or math.inf
+    world.watchdog.member_limit = max(member, SET_UP)
+    world.watchdog.silence_limit = max(silence, SET_UP)
     world.watchdog.watch()
     tasks: list[Env | None] = []
     job = None
     try:
         job = set_up(config, fresh, world, command, tasks)
+        world.watchdog.member_limit, world.watchdog.silence_limit = member, silence
         job.listener, job.has_listener = listener, world.from_root(listener is not None)
         job.limit = world.from_root(limit)
         # rank 0's decides, on every rank's own clock

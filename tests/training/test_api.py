@@ -191,6 +191,23 @@ def test_an_interrupt_as_a_run_is_taken_up_lets_go_of_it(tmp_path, monkeypatch):
     assert Run.open(tmp_path / "run").state == "failed"  # and not running, which nobody does
 
 
+def test_a_set_up_may_last_for_half_an_hour_whatever_an_episode_may(tmp_path, monkeypatch):
+    """On many ranks imports take minutes, and so may a replay, or the lock of the job before."""
+    worlds, limits, honest = [], [], loop.set_up
+
+    def look(*_):
+        limits.append((worlds[0].watchdog.member_limit, worlds[0].watchdog.silence_limit))
+
+    def set_up_watched(config, fresh, world, *more):
+        worlds.append(world)
+        look()
+        return honest(config, fresh, world, *more)
+
+    monkeypatch.setattr(loop, "set_up", set_up_watched)
+    tiny(tmp_path / "run", look, **{"stop.member_minutes": 0.5, "stop.silent_minutes": 60})
+    assert limits == [(1800, 3600), *[(30, 3600)] * 3]
+
+
 DIVERGES = Mock(side_effect=ThetaNotFinite("theta_es is no longer finite"))
 
 
