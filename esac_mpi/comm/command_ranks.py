@@ -77,17 +77,18 @@ def over_ranks(main: Callable[[Any], int]) -> int:
         # of several the launcher reads what they say
         if world.size == 1 and (known or isinstance(problem, OSError | ImportError)):
             raise
-        end_all(world, str(problem) if known else traceback.format_exc())
-        return 1
+        code = problem.code if isinstance(problem, RunError) else RunError.code
+        end_all(world, str(problem) if known else traceback.format_exc(), code)
+        return code
     world.free()
     return code
 
 
-def end_all(world: Any, last_words: str) -> None:
+def end_all(world: Any, last_words: str, code: int = RunError.code) -> None:
     """Print last words to stderr and end all ranks of a launcher at once; if alone, only print."""
     if world.size == 1:
         complain(last_words)
         return
     from esac_mpi.comm import launch
 
-    launch.abort(1, last_words)
+    launch.abort(code, last_words)

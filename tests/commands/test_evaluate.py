@@ -12,7 +12,7 @@ from saved_policies import constant, hidden, save
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.messages import DAMAGED, Unusable
-from esac_mpi.comm import command_ranks
+from esac_mpi.comm import command_ranks, launch
 from esac_mpi.commands.__main__ import main
 from esac_mpi.operators.noise import Purpose, integer
 from esac_mpi.operators.policy import LOGIT_SCALE
@@ -207,6 +207,11 @@ def test_a_task_whose_simulator_is_gone_is_no_lost_reader(own, error, capsys, mo
     assert main(["evaluate", str(own)]) == 2
     said = capsys.readouterr().err
     assert f"cannot be played, in episode 0: {type(error).__name__}: {error}" in said
+    ended = []
+    monkeypatch.setattr(launch, "abort", lambda *given: ended.append(given))
+    monkeypatch.setattr(command_ranks, "make_world", lambda: Second(lambda value: value))
+    assert main(["evaluate", str(own)]) == 2
+    assert ended == [(2, said.strip())]  # on several ranks
 
 
 def test_a_seed_that_addresses_nothing_is_refused(own, call):
