@@ -26,6 +26,11 @@ class Replaying(Table):
     batch_size: int
     replay_capacity: int
 
+    @property
+    def first_update(self) -> int:
+        """Training steps before which there is no update [steps]."""
+        return int(vars(self)["start_steps"])
+
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield where an update would take more transitions than the replay holds."""
         yield from super().problems(table, config)
@@ -72,6 +77,11 @@ class SAC(Replaying):
     """Standardise observations by running statistics, clipped to +-5 standard deviations. shrink:
     divide by those above 1 alone. auto: true, or shrink for more than 64 (M). P, C: off. Within
     ESAC: esac.observation_normalisation."""
+
+    @property
+    def first_update(self) -> int:
+        """As it learns from its random steps at once, 0."""
+        return 0
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield the rules that the table breaks."""

@@ -158,10 +158,9 @@ def never_learns(config: Config, horizon: int) -> str:
     """Say that a learner with a replay makes no update before the budget's end; "" if it may."""
     if not (name := table(config)) or not _learning(config).learns(config):
         return ""
-    options, most = vars(getattr(config, name)), most_added(config, horizon)
-    # SAC learns from its random steps at once; an installed table may have no such fields
-    first = 0 if name == "sac" else options.get("start_steps", 0)
-    batch = options.get("batch_size", 1)
+    options, most = getattr(config, name), most_added(config, horizon)
+    # an installed table may have no such fields
+    first, batch = getattr(options, "first_update", 0), getattr(options, "batch_size", 1)
     if most > first and most >= batch:
         return ""
     field = f"start_steps is {first:,}" if most <= first else f"batch_size is {batch:,}"
