@@ -17,7 +17,7 @@ from esac_mpi.host import log, process_state
 from esac_mpi.play.params import make_env
 
 MANY = 64  # observations; beyond, some are mostly 0, and standardised as loud as the rest
-RATES = 1e-3, 3e-4  # of SAC: up to MANY observations, and beyond
+RATE, LOWER_RATE = 1e-3, 3e-4  # of SAC: up to MANY observations, and beyond
 
 
 def make_task(config: Config) -> envs.Env:
@@ -49,7 +49,7 @@ def resolve_by_task(config: Config, env: envs.Env) -> tuple[Config, str]:
     if normalisation(config) == AUTO:
         values[normalisation_of(config)] = "shrink" if many else True
     if config.sac.lr_sac == AUTO and reads(config.algorithm, "sac.lr_sac"):
-        values["sac.lr_sac"] = RATES[many]
+        values["sac.lr_sac"] = LOWER_RATE if many else RATE
     if config.policy.hidden == AUTO:
         values["policy.hidden"] = WIDE if many else NARROW
     if config.policy.linear_gain == AUTO:
@@ -67,7 +67,7 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
     for name, asked in limits.items():
         if asked > env.horizon != config.task.horizon:
             yield f"task.{name} {asked}: unused, the task's limit is {env.horizon}"
-    usual = {"policy.hidden": NARROW, "policy.linear_gain": GAIN, "sac.lr_sac": RATES[0]}
+    usual = {"policy.hidden": NARROW, "policy.linear_gain": GAIN, "sac.lr_sac": RATE}
     usual[standardises] = True
     for name in names.split():
         if name in usual and (found := value_of(config, name)) != usual[name]:
