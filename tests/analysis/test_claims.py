@@ -501,7 +501,8 @@ def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
         keys = [("Ant-v5", f"{seen}, {rate}", seed) for seed in range(4)]
         assert told == [f"{runs[key][-1].better:,.0f}" if key in runs else "-" for key in keys]
         for seed, key in enumerate(keys):
-            assert key not in runs or 0 < runs[key][-1].wall_seconds - (240, 600)[seed > 1] < 30
+            least, most = (600, 630) if seed > 1 else (240, 265)
+            assert key not in runs or least < runs[key][-1].wall_seconds < most
         found |= set(keys) & runs.keys()
     assert found == runs.keys()
 
