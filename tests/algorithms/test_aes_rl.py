@@ -197,7 +197,7 @@ def test_a_variance_that_is_not_finite_ends_all_ranks(tmp_path, together):
     wide = words("--policy.activation tanh --aes_rl.variance_init 1e38 --aes_rl.start_steps 0")
     wide += words("--budget.generations 2 --run-dir", tmp_path / "run")
     done = together(2, *SMALL, *TASK, *wide, code=1)
-    assert done.stderr.count("generation 1: mean or variance is not finite") == 1
+    assert done.stderr.count("generation 1: mean or variance is no longer finite") == 1
     assert "Traceback" not in done.stderr
 
 

@@ -105,7 +105,8 @@ class Priced(Ending):
 
 
 AES = "--aes_rl.workers 3 --aes_rl.start_steps 0 --aes_rl.mean_rule"
-PLAIN = "--esac.reward_shift 0 --esac.observation_normalisation false --esac.resimulated better"
+PLAIN = "--esac.reward_shift 0 --esac.observation_normalisation false --esac.resimulated better "
+PLAIN += "--sac.lr_sac 1e-3"
 COMPARED = {  # options, and the columns of a row that have returns which are compared
     "cem": (words("--cem.importance_mixing true --cem.damp 0.1 --cem.damp_limit 0.1"), "fitness"),
     "aes_rl": (words(f"{AES} full_move --aes_rl.variance_rule success"), "mean_return"),

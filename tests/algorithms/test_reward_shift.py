@@ -29,7 +29,7 @@ from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
 IDLING = words("--task.id own_envs:Idling-v0", *ROUTINE)
 RESTS, GOES = (10.0, 10), (9.0, 4)  # a rest returns 10 in 10 steps, a walk 9 in 4
-WAITS = words("--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1")
+WAITS = words("--esac.sac_min_steps 30 --esac.workers 2 --esac.update_cost 1 --sac.lr_sac 1e-3")
 LINES = {
     "es": words("--es.population_size 12 --es.sigma 0.5"),
     "esac": [*POPULATION, *LEARNER, *WAITS],
