@@ -21,15 +21,16 @@ BY_STEPS = OnlyWith(episodes_on="root")
 
 
 class Replaying(Table):
-    """A table with a replay; it declares both fields."""
+    """A table with a replay; it declares these fields."""
 
     batch_size: int
     replay_capacity: int
+    start_steps: int
 
     @property
     def first_update(self) -> int:
         """Training steps before which there is no update [steps]."""
-        return int(vars(self)["start_steps"])
+        return self.start_steps
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield where an update would take more transitions than the replay holds."""
