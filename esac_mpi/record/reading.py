@@ -276,7 +276,7 @@ def _no_run(path: Path) -> str:
         return f"{said}, but a file; */ in place of * takes directories alone"
     with suppress(OSError):
         if runs := sum(map(is_run, path.iterdir())):
-            return f"{said}; it holds {runs}: {path}/*"
+            return f"{said}; it holds {runs}: {path}/*/"
     return said
 
 

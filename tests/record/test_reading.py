@@ -204,7 +204,7 @@ def test_bad_directories_are_named(tmp_path):
         ("nowhere", "no such directory"),
         ("runs/one/policy.h5", "no such directory"),
         ("runs/one/metrics.h5", f"not a run directory of esac_mpi, but {tmp_path}/runs/one is one"),
-        ("runs", f"not a run directory of esac_mpi; it holds 1: {tmp_path}/runs/*"),
+        ("runs", f"not a run directory of esac_mpi; it holds 1: {tmp_path}/runs/*/"),
         (".", "not a run directory of esac_mpi"),
         ("runs/jobs.txt",
          "not a run directory of esac_mpi, but a file; */ in place of * takes directories alone"),

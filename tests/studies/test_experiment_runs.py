@@ -1,5 +1,6 @@
 """How the runs of an experiment are carried out, ended and resumed, and its products drawn."""
 
+import glob
 import signal
 import subprocess
 import sys
@@ -239,7 +240,8 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call)
     assert "cyclic-ES-seed0: done, generation 60" in told.out
     folder = tmp_path / "toy-smoke"
     assert done_in(folder) == ["ES"]
-    assert "the simulator lost its licence" in (folder / "logs/bad-ES-seed0.txt").read_text()
+    assert "the simulator lost its licence" in (folder / ".logs/bad-ES-seed0.txt").read_text()
+    assert "complete" in call("summary", *glob.glob(f"{folder}/*/")).out  # all are runs
 
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):

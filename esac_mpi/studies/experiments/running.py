@@ -78,8 +78,8 @@ def take_automatic(config: Config, run: RunFiles) -> Config:
 
 
 def log_of(planned: Planned) -> Path:
-    """Return the file that has what a run printed."""
-    return planned.run_dir.parent / "logs" / f"{planned.run_dir.name}.txt"
+    """Return the file that has what a run printed, in a folder that `*/` passes over."""
+    return planned.run_dir.parent / ".logs" / f"{planned.run_dir.name}.txt"
 
 
 def is_done(planned: Planned) -> bool:
