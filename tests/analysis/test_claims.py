@@ -24,13 +24,33 @@ def said(page):
     return " ".join((RECORDS / page).read_text().split())
 
 
+def section(page, title):
+    """Return what stands below a heading of a page, up to the next such heading."""
+    return (RECORDS / page).read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def table(text):
+    """Return the lines below the head of a text's first table, as cells."""
+    _, _, *lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
 def short_name(task):
     return task.split("/")[-1].removesuffix("-v0")
 
 
+def whole(value):
+    """Return a return as the pages write large ones."""
+    return f"{value:,.0f}"
+
+
 def figure(value):
     """Return a return as the pages write it."""
-    return f"{value:,.0f}" if value > 1000 else f"{value:.1f}"
+    return whole(value) if value > 1000 else f"{value:.1f}"
+
+
+def wholes(values):
+    return ", ".join(map(whole, values))
 
 
 def evaluations(name):
@@ -172,6 +192,11 @@ def side_by_side():
     return defaultdict(list) | {run[:2]: rows for run, rows in runs_of("side-by-side.csv").items()}
 
 
+def until(rows, seconds):
+    """Return the last return within so many seconds."""
+    return [row.better for row in rows if row.wall_seconds <= seconds][-1]
+
+
 def later_half(rows, ahead_before=False):
     """Return evaluations of the second half, of the better policy or the one ahead before."""
     found = [row.better for row in rows]
@@ -187,88 +212,81 @@ def last_of_phases():
 
 
 def test_what_continuous_phases_are_worth_is_in_its_record():
-    page = (RECORDS / "choices.md").read_text().split("## Phases")[1]
     last = last_of_phases()
-    line = r"^\| (\S+) \| \d+, (\d\d)(.*?) \| (.*) \| (.*) \| (.*) \|$"
-    lines = re.findall(line, page, re.MULTILINE)
+    lines = table(section("choices.md", "Phases"))
     assert len(lines) == 3
-    for number, (name, first, more, *cells) in enumerate(lines):
-        seeds = range(int(first), int(more[-2:] or first) + 1)
+    for number, (name, about, *cells) in enumerate(lines):
+        _, first, *more = map(int, re.findall(r"\d+", about))  # "180, 70 to 72": seconds, seeds
+        seeds = range(first, max([first, *more]) + 1)
         short, long, ours = "virtual", "continuous", "alternating"
         if number:
             short, ours = f"{short}, by gain", f"{ours}, by gain"
         for variant, cell in zip((short, long, ours), cells, strict=True):
             if cell != "-":
-                found = [f"{last[name, variant, seed]:,.0f}" for seed in seeds]
-                assert cell == ", ".join(found), (name, variant)
+                assert cell == wholes(last[name, variant, seed] for seed in seeds), (name, variant)
 
 
 def test_what_a_condition_of_transfer_is_worth_is_in_its_record():
-    page = (RECORDS / "choices.md").read_text().split("## Transfer at once")[1]
-    seeds, *cells = re.findall(r"^\| Swimmer-v5 \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)[0]
-    last = last_of_phases()
+    last, page = last_of_phases(), section("choices.md", "Transfer at once")
+    ((task, seeds, *cells),) = table(page.partition("The second condition")[2])
     for variant, cell in zip(("alternating", "alternating, by gain"), cells, strict=True):
-        found = [last["Swimmer-v5", variant, int(seed)] for seed in seeds.split(", ")]
-        assert cell == ", ".join(f"{each:,.0f}" for each in found)
+        assert cell == wholes(last[task, variant, int(seed)] for seed in seeds.split(", "))
 
 
 def test_swimmer_in_five_seeds_is_in_its_record():
     last = last_of_phases()
-    found = ", ".join(f"{last['Swimmer-v5', 'defaults', seed]:,.0f}" for seed in range(80, 85))
+    found = wholes(last["Swimmer-v5", "defaults", seed] for seed in range(80, 85))
     assert f"Swimmer came to {found} in two minutes" in (RECORDS / "choices.md").read_text()
 
 
 def test_what_ant_resimulates_is_in_its_record():
     found = {
-        tuple(run): (own[-1].better, later_half(own).mean())
+        tuple(run): (whole(own[-1].better), whole(later_half(own).mean()))
         for (task, *run), own in runs_of("phases.csv").items()
         if task == "Ant-v5"
     }
-    page = (RECORDS / "two-cores.md").read_text().split("## Ant", 1)[1]
-    for seed in (30, 31, 32):
-        told = [each for name in ("earning", "better") for each in found[name, seed]]
-        assert f"| {seed} | {' | '.join(f'{each:,.0f}' for each in told)} |" in page
+    page = section("two-cores.md", "Ant")
+    assert table(page) == [
+        [str(seed), *found["earning", seed], *found["better", seed]] for seed in (30, 31, 32)
+    ]
     last, mean = found["earning, 30 minutes", 30]
-    assert f"and {last:,.0f} after 30, {mean:,.0f} in the mean of its second half" in page
+    assert f"and {last} after 30, {mean} in the mean of its second half" in page
 
 
 def test_the_table_of_eight_minutes_is_in_its_record():
     """Last evaluations, of the better policy, between two times."""
     page = (RECORDS / "two-cores.md").read_text()
     rows = evaluations("two-cores.csv")
-    for task in {row.task for row in rows}:
+    lines = {name: [cell.strip("*") for cell in cells] for name, _, *cells in table(page)}
+    assert lines.keys() == {short_name(row.task) for row in rows}
+    for name, told in lines.items():
         cells = []
         for variant, least, most in (
             ("2 ranks", 400, 999), ("2 ranks", 0, 114.5),
             ("2 ranks, batches of 256", 400, 999), ("2 ranks, batches of 256", 0, 114.5),
             ("4 ranks", 0, 999), ("8 ranks", 0, 999),
         ):  # fmt: skip
-            own = (row for row in rows if (row.task, row.variant) == (task, variant))
+            own = (row for row in rows if (short_name(row.task), row.variant) == (name, variant))
             by_then = [row.better for row in own if least < row.wall_seconds <= most]
             cells.append(figure(by_then[-1]) if by_then else "")
-        name = short_name(task)
-        line = re.findall(rf"^\| {name} \| [-\d,.]+ \|(.*)\|$", page, re.MULTILINE)[0]
-        assert [cell.strip(" *") for cell in line.split("|")] == cells
+        assert told == cells
     best = defaultdict(list)
     with (RECORDS / "two-cores/members.csv").open() as file:
         for row in csv.DictReader(file):
             best[short_name(row["task"])].append(float(row["best_member"]))
-    line = r"^\| (walker-walk|fish-upright|Reacher-v5) \| [-\d.]+ \| (\S+) \| (\S+) \|$"
-    counted = re.findall(line, page, re.MULTILINE)
+    counted = table(page.partition("three tasks look different")[2])
     assert len(counted) == 3
-    for name, said, evaluation in counted:
-        assert said == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
-        assert f"| {name} | " in page.split("looks different", 1)[0]
-        assert re.search(rf"^\| {name} \|.* \| {evaluation} \|", page, re.MULTILINE)
+    for name, _, member, evaluation in counted:
+        assert member == f"{np.mean(best[name]):.{1 if name == 'Reacher-v5' else 0}f}"
+        assert evaluation in lines[name]
 
 
 def test_esac_beside_its_parts_is_in_its_record():
     """Means of the second half of a run."""
     runs = side_by_side()
-    table = (RECORDS / "side-by-side.md").read_text().split("## Eight minutes", 1)[1]
-    found = re.findall(r"^\| (\S+) \| [\d.]+ \| (.+) \| (.+) \| (.+) \|$", table, re.MULTILINE)
+    found = table(section("side-by-side.md", "Eight minutes, one seed"))
     assert len(found) == len({name for name, _ in runs})
-    for name, *cells in found:
+    for name, _, *cells in found:
         halves = [runs[name, variant] for variant in ("ESAC", "ES", "SAC")]
         values = [later_half(rows).mean() if rows else -np.inf for rows in halves]
         told = [figure(each).replace("-inf", "-") for each in values]
@@ -279,18 +297,15 @@ def test_esac_beside_its_parts_is_in_its_record():
 def test_three_seeds_of_esac_beside_its_parts_are_in_their_record():
     """Last evaluations within two minutes, those of the second; over those of the better part."""
     runs, page = runs_of("side-by-side-seeds.csv"), said("side-by-side.md")
-    table = (RECORDS / "side-by-side.md").read_text().split("\n## ", 2)[1]
-    line = r"^\| (\S+) \| (.+) \| (.+) \| (.+) \| ([\d.]+) \| ([\d.]+) \|$"
-    found = re.findall(line, table, re.MULTILINE)
     shares, leads = defaultdict(list), {}
-    for name, *cells, ratio, later in found:
+    for name, *cells, ratio, later in table(section("side-by-side.md", "Two minutes, three seeds")):
         means, halves = [], []
         for variant, cell in zip(("ESAC", "ES", "SAC"), cells, strict=True):
             rows = [runs.pop((name, variant, seed)) for seed in (101, 102, 103)]
             last = [each[-1] for each in rows]
             halves.append(np.mean([later_half(each).mean() for each in rows]))
             values = [row.better for row in last]
-            told = [f"{each:,.0f}" if abs(each) >= 10 else f"{each:.1f}" for each in values]
+            told = [whole(each) if abs(each) >= 10 else f"{each:.1f}" for each in values]
             assert cell.strip("*") == ", ".join(told)
             means.append(np.mean(values))
             for made in ("env_steps", "gradient_updates"):
@@ -345,105 +360,83 @@ def test_what_esac_has_over_its_parts_is_worked_out():
 
 
 def test_what_two_minutes_and_more_ranks_come_to():
-    rows, page = evaluations("two-cores.csv"), (RECORDS / "two-cores.md").read_text()
-    page = page.split("\n## Another seed", 1)[0]
-    papers = re.findall(r"^\| (\S+) \| (-?[\d,.]+) \|.*\|.*\|.*\|.*\|.*\|$", page, re.MULTILINE)
+    rows = evaluations("two-cores.csv")
+    papers = table((RECORDS / "two-cores.md").read_text())
     there, early = set(), set()
-    for name, paper in papers:
+    for name, paper, *_ in papers:
         own = [r for r in rows if short_name(r.task) == name and r.variant == "2 ranks"]
         goal = float(paper.replace(",", ""))
         there |= {name} if own[-1].better >= goal else set()
         by_then = [row.better for row in own if row.wall_seconds < 121]
         early |= {name} if by_then and by_then[-1] >= goal else set()
     assert (len(papers), len(there), len(early & there)) == (11, 7, 4)
-    levels = re.findall(r"^\| ([\d,]+) on (\w+) \|(.*)\|$", page, re.MULTILINE)
+    levels = table(section("two-cores.md", "More ranks"))
     assert len(levels) == 4
-    for level, name, cells in levels:
-        variants = ("2 ranks, virtual", "4 ranks", "8 ranks")
-        for variant, cell in zip(variants, cells.split("|"), strict=True):
+    for goal, *cells in levels:
+        level, name = goal.replace(",", "").split(" on ")
+        for variant, cell in zip(("2 ranks, virtual", "4 ranks", "8 ranks"), cells, strict=True):
             own = [r for r in rows if (short_name(r.task), r.variant) == (f"{name}-v5", variant)]
-            times = [r.wall_seconds for r in own if r.better >= float(level.replace(",", ""))]
-            assert cell.strip() == "".join(f"{each:.0f}" for each in times[:1])
+            times = [r.wall_seconds for r in own if r.better >= float(level)]
+            assert cell == "".join(f"{each:.0f}" for each in times[:1])
+
+
+CHANGES = {
+    "none": "defaults",
+    "--esac.sigma_rule grow": "sigma_rule grow",
+    "--policy.linear false": "no linear path",
+    "--esac.phase_timing virtual": "virtual phases",
+    "--learner.kernels torch": "torch kernels",
+    "all of these together": "all five",
+}
 
 
 def test_what_one_changed_default_comes_to_is_in_its_record():
-    runs = runs_of("levers.csv")
-    page = (RECORDS / "choices.md").read_text()
-    head, *lines = re.search(r"\n(\| change .*?)\n\n", page, re.DOTALL)[1].splitlines()
-    tasks = [cell.strip() for cell in head.split("|")[2:-1]]
-    told = {
-        (f"{task}-v5", change.strip(" `"), 90 + place): number
-        for change, *cells in (line.split("|")[1:-1] for line in lines[1:])
-        for task, cell in zip(tasks, cells, strict=True)
-        for place, number in enumerate(re.findall(r"\d[\d,]*\d", cell))
-    }
-    names = {
-        "none": "defaults",
-        "--esac.sigma_rule grow": "sigma_rule grow",
-        "--policy.linear false": "no linear path",
-        "--esac.phase_timing virtual": "virtual phases",
-        "--learner.kernels torch": "torch kernels",
-        "all of these together": "all five",
-    }
-    compared = {(task, names[change], seed): value for (task, change, seed), value in told.items()}
-    for run, value in compared.items():
-        assert f"{runs[run][-1].better:,.0f}" == value
-    batches, ratios, paired = ("defaults", "batches of 64"), [], set()
-    for name, seeds, cells in re.findall(r"^\| (\S+) \| (9[\d, ]+) \|(.*)\|$", page, re.MULTILINE):
+    runs, found, ratios = runs_of("levers.csv"), set(), []
+    for change, *cells in table(section("choices.md", "One default changed at a time")):
+        for task, cell in zip(("HalfCheetah-v5", "Swimmer-v5"), cells, strict=True):
+            for seed, told in enumerate(re.findall(r"\d[\d,]*\d", cell), 90):
+                run = task, CHANGES[change.strip("`")], seed
+                assert told == whole(runs[run][-1].better)
+                found.add(run)
+    batches, page = ("defaults", "batches of 64"), section("choices.md", "Batches")
+    for name, seeds, *cells in table(page):
         numbers = [int(seed) for seed in seeds.split(",")]
-        kinds = product((30, 60, 999), batches)
-        for cell, (end, batch) in zip(cells.split("|"), kinds, strict=True):
-            by_then = [[r for r in runs[name, batch, n] if r.wall_seconds <= end] for n in numbers]
-            assert cell.strip() == ", ".join(f"{own[-1].better:,.0f}" for own in by_then)
+        for cell, (end, batch) in zip(cells, product((30, 60, 999), batches), strict=True):
+            assert cell == wholes(until(runs[name, batch, n], end) for n in numbers)
         for n in numbers:
             ends = [runs[name, batch, n][-1] for batch in batches]
             many, few = (end.gradient_updates / end.wall_seconds for end in reversed(ends))
             ratios.append(many / few)
-            paired |= {(name, batch, n) for batch in batches}
-    assert compared.keys() | paired == runs.keys()
+            found |= {(name, batch, n) for batch in batches}
+    assert found == runs.keys()
     least, most = min(ratios), max(ratios)
     assert f"give SAC {least:.1f} to {most:.1f} times the updates of 256" in page
 
 
 def test_what_larger_networks_come_to_is_in_its_record():
-    runs, page = runs_of("networks.csv"), (RECORDS / "choices.md").read_text()
-    table = re.search(r"\n(\| task \| observations .*?)\n\n", page, re.DOTALL)[1]
-    head, *lines = table.splitlines()
-    minutes = [int(number) for number in re.findall(r"\| (\d+)", head.replace(" min", ""))]
-    name, found = "", set()
-    for line in lines[1:]:
-        task, _, units, *cells, half, speed = (cell.strip() for cell in line.split("|")[1:-1])
+    runs, name, found = runs_of("networks.csv"), "", set()
+    for task, _, units, *cells, half, speed in table(section("choices.md", "Sizes of networks")):
         name = task or name
         rows = runs[name, units, 33]
         end = rows[-1].wall_seconds
-        told = [number for number in cells if number]
-        until = [60 * number for number in minutes[: len(told) - 1]] + [end]
-        stood = [[r.better for r in rows if r.wall_seconds <= each][-1] for each in until]
-        assert told == [f"{value:,.0f}" for value in stood]
-        assert half == f"{np.mean([r.better for r in rows if r.wall_seconds >= end / 2]):,.0f}"
-        assert speed == f"{rows[-1].gradient_updates / end:,.0f}"
+        told = [cell for cell in cells if cell]
+        minutes = (2, 5, 8, 10, 20, 30)[: len(told) - 1]
+        assert told == [whole(until(rows, each)) for each in (*(60 * m for m in minutes), end)]
+        assert half == whole(later_half(rows).mean())
+        assert speed == whole(rows[-1].gradient_updates / end)
         found.add((name, units, 33))
     assert found == runs.keys()
 
 
 def test_what_two_slower_cores_come_to_is_in_its_record():
-    runs, page = runs_of("drawn.csv"), (RECORDS / "two-cores.md").read_text()
-    section = page.split("## Slower cores", 1)[1].split("\n## ", 1)[0]
-    long = {key for key, rows in runs.items() if rows[-1].wall_seconds > 200}
-    found = set()
-    line = r"^\| (\S+) \|[^|]*\| (\d) \|(.*)\|(.*)\|(.*)\|$"
-    for name, minutes, *cells in re.findall(line, section, re.M):
-        returns, median, after_six = (cell.strip() for cell in cells)
+    runs, found = runs_of("drawn.csv"), set()
+    for name, _, minutes, *told in table(section("two-cores.md", "Slower cores")):
         keys = sorted(key for key in runs if key[0] == name)
-        evaluated = {key: [r for r in runs[key] if r.better is not None] for key in keys}
-        stood = [
-            [r.better for r in evaluated[key] if r.wall_seconds < 60 * int(minutes) + 8][-1]
-            for key in keys
-        ]
-        ends = [evaluated[key][-1].better for key in keys if key in long]
-        assert returns == ", ".join(f"{value:,.0f}" for value in stood)
-        assert median == (f"{np.median(stood):,.0f}" if len(stood) > 1 else "")
-        assert after_six == ", ".join(f"{value:,.0f}" for value in ends)
+        values = [until(runs[key], 60 * int(minutes) + 8) for key in keys]
+        median = whole(np.median(values)) if len(values) > 1 else ""
+        ends = [runs[key][-1] for key in keys]
+        after_six = wholes(end.better for end in ends if end.wall_seconds > 200)
+        assert told == [wholes(values), median, after_six]
         found |= set(keys)
     assert found == runs.keys()
 
@@ -453,53 +446,44 @@ def test_what_two_slower_cores_come_to_is_in_its_record():
     [("another-seed.csv", "Another seed"), ("other-tasks.csv", "Other tasks of Gymnasium")],
 )
 def test_what_one_seed_comes_to_is_in_its_record(name, title):
-    runs, page = runs_of(name), (RECORDS / "two-cores.md").read_text()
-    section = page.split(f"## {title}", 1)[1].split("\n## ", 1)[0]
-    sentences = " ".join(section.split())
+    runs, page = runs_of(name), section("two-cores.md", title)
+    sentences = " ".join(page.split())
     for key in [key for key in runs if key[1] != "ESAC"]:
         end = runs.pop(key)[-1]
         assert f"with `{key[1]}` the same minute ends at {end.better:.1f}" in sentences
-    line = r"^\| (\S+) \| ([\d,.-]*) ?\| ([\d.]+) \| (\**)([\d,.-]+)\**(?: \|[^|]*){3}\|$"
     found = set()
-    for task, asked, minutes, bold, told in re.findall(line, section, re.M):
+    for task, asked, minutes, told, *_ in table(page):
         key = short_name(task), "ESAC", 93
         end = runs[key][-1]
-        assert 60 * float(minutes) - 15 < end.wall_seconds < 60 * float(minutes) + 15
-        assert told == (f"{end.better:,.0f}" if end.better > 1000 else f"{end.better:.1f}")
+        assert abs(end.wall_seconds - 60 * float(minutes)) < 15
+        shown = told.strip("*")
+        assert shown == figure(end.better)
         least = float(asked.replace(",", "") or "inf")
-        assert bool(bold) == (float(told.replace(",", "")) >= least)
+        assert told.startswith("*") == (float(shown.replace(",", "")) >= least)
         found.add(key)
     assert found == runs.keys()
 
 
 def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
-    runs, page = runs_of("large.csv"), (RECORDS / "two-cores.md").read_text()
-    section = page.split("## Large tasks on slower cores", 1)[1].split("\n## ", 1)[0]
+    runs, page = runs_of("large.csv"), section("two-cores.md", "Large tasks on slower cores")
     name, found = "", set()
-    line = r"^\| (\S+-v5|) ?\|([^|]*)\| (plain|scaled) \|" + r"([^|]*)\|" * 7 + "$"
-    for task, _, noise, *told in re.findall(line, section, re.M):
+    for task, _, noise, *told in table(page):
         name = task or name
         rows = runs[name, f"{noise} noise", 93]
         end = rows[-1].wall_seconds
-        stood = [rows[-1].gradient_updates / end]
-        for minutes in (5, 10, 20, 30, 40):
-            if 60 * minutes < end:
-                stood.append([r.better for r in rows if r.wall_seconds <= 60 * minutes][-1])
-        stood.append(np.mean([r.better for r in rows if r.wall_seconds >= end / 2]))
-        assert [cell.strip() for cell in told if cell.strip()] == [f"{x:,.0f}" for x in stood]
+        values = [until(rows, 60 * m) for m in (5, 10, 20, 30, 40) if 60 * m < end]
+        shown = [rows[-1].gradient_updates / end, *values, later_half(rows).mean()]
+        assert [cell for cell in told if cell] == list(map(whole, shown))
         found.add((name, f"{noise} noise", 93))
     assert found == runs.keys()
-    last = runs["Ant-v5", "scaled noise", 93][-1].better
-    assert f"ends with {last:,.0f}" in section
+    assert f"ends with {whole(runs['Ant-v5', 'scaled noise', 93][-1].better)}" in page
 
 
 def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
-    page, runs = (RECORDS / "choices.md").read_text(), runs_of("shrink.csv")
-    line = r"^\| (false|shrink)[^|]* \| (1e-3|3e-4) \|" + r" (-|[\d,]+) \|" * 4 + "$"
-    found = set()
-    for seen, rate, *told in re.findall(line, page, re.M):
-        keys = [("Ant-v5", f"{seen}, {rate}", seed) for seed in range(4)]
-        assert told == [f"{runs[key][-1].better:,.0f}" if key in runs else "-" for key in keys]
+    runs, found = runs_of("shrink.csv"), set()
+    for seen, rate, *told in table(section("choices.md", "Standardised observations")):
+        keys = [("Ant-v5", f"{seen.split(',')[0]}, {rate}", seed) for seed in range(4)]
+        assert told == [whole(runs[key][-1].better) if key in runs else "-" for key in keys]
         for seed, key in enumerate(keys):
             least, most = (600, 630) if seed > 1 else (240, 265)
             assert key not in runs or least < runs[key][-1].wall_seconds < most
@@ -510,14 +494,13 @@ def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
 def test_what_suite_tasks_come_to_is_in_its_record():
     page, runs = (RECORDS / "suite.md").read_text(), runs_of("suite.csv")
     random = tomllib.loads((ROOT / "configs/experiments/random.toml").read_text())
-    line = r"^\| ([a-z]\S+-\S+) \|" + r" (\S+) \|" * 5 + "$"
     found = set()
-    for name, *told in re.findall(line, page, re.M):
+    for name, *told in table(page):
         row = runs[name, "ESAC", 93][-1]
         both = row.return_theta_es, row.return_learner
-        cells = [f"**{x:,.0f}**" if x == row.better else f"{x:,.0f}" for x in both]
+        cells = [f"**{whole(x)}**" if x == row.better else whole(x) for x in both]
         spent = f"{row.env_steps / 1e6:.1f}M", f"{row.gradient_updates / 1e3:.0f}k"
-        assert told == [f"{random[row.task]['mean']:,.0f}", *cells, *spent]
+        assert told == [whole(random[row.task]["mean"]), *cells, *spent]
         found.add((name, "ESAC", 93))
     best = [runs[key][-1].better for key in found]
     assert sum(x >= 850 for x in best) == 7
@@ -528,9 +511,7 @@ def test_what_suite_tasks_come_to_is_in_its_record():
 
 
 def test_what_humanoid_comes_to_is_in_its_record():
-    page = (RECORDS / "two-cores.md").read_text()
-    section = page.split("\n## Humanoid\n", 1)[1].split("\n## ", 1)[0]
-    runs = runs_of("humanoid.csv")
+    page, runs = section("two-cores.md", "Humanoid"), runs_of("humanoid.csv")
     rows, second = (runs["Humanoid-v5", "ESAC", seed] for seed in (93, 94))
     shrunk, third = (runs["Humanoid-v5", "shrink", seed] for seed in (94, 95))
     for run, last in ((rows, 100), (second, 55), (shrunk, 50), (third, 100)):
@@ -542,18 +523,20 @@ def test_what_humanoid_comes_to_is_in_its_record():
                 np.mean([getattr(r, f"return_{p}") for r in there]) for p in ("theta_es", "learner")
             )
             made = f"{there[-1].env_steps / 1e6:.1f}M | {there[-1].gradient_updates / 1e3:.0f}k"
-            cells = [f"{value:,.0f}" for value in (*means, max(row.better for row in there))]
+            cells = map(whole, (*means, max(row.better for row in there)))
             told.append(f"| {start} to {end} | {' | '.join(cells)} | {made} |")
-        assert "\n".join(told) in section
-    assert f"has {third[-1].better:,.0f} in its last evaluation,\nafter 100 minutes" in section
-    assert f"with {shrunk[-1].better:,.0f} in its last evaluation" in section
-    assert f"The run has {rows[-1].better:,.0f} at the end" in section
-    assert f"had {second[-1].better:,.0f} after 55 minutes" in section
-    for page in (ROOT / "README.md", RECORDS / "index.md"):
-        for there in (f"{third[-1].better:,.0f} after 100", f"{shrunk[-1].better:,.0f} after 50"):
-            assert there in page.read_text()
+        assert "\n".join(told) in page
+    ends = (run[-1].better for run in (third, shrunk, rows, second))
+    longest, shorter, former, stopped = map(whole, ends)
+    assert f"has {longest} in its last evaluation,\nafter 100 minutes" in page
+    assert f"with {shorter} in its last evaluation" in page
+    assert f"The run has {former} at the end" in page
+    assert f"had {stopped} after 55 minutes" in page
+    for other in (ROOT / "README.md", RECORDS / "index.md"):
+        for there in (f"{longest} after 100", f"{shorter} after 50"):
+            assert there in other.read_text()
     late = [row for row in third if row.wall_seconds > 40 * 60]
     ahead = sum(row.return_theta_es > row.return_learner for row in late)
-    assert f"ahead of SAC in {ahead} of the\n{len(late)} evaluations from minute 40 on" in section
+    assert f"ahead of SAC in {ahead} of the\n{len(late)} evaluations from minute 40 on" in page
     rate = third[-1].gradient_updates / third[-1].wall_seconds
-    assert f"The learner makes {rate:.0f} updates/s" in section
+    assert f"The learner makes {rate:.0f} updates/s" in page
