@@ -200,6 +200,8 @@ def call(capsys):
 
     def called(line: str, *words: object, code: int = 0):
         from esac_mpi.commands.__main__ import call
+        from esac_mpi.host.errors import RunError
+        from esac_mpi.host.log import complain
 
         name, *first = line.split()
         capsys.readouterr()
@@ -207,6 +209,9 @@ def call(capsys):
             found = call(name, [*first, *map(str, words)])
         except SystemExit as end:
             found = end.code
+        except RunError as error:  # which the program prints
+            complain(error)
+            found = error.code
         said = capsys.readouterr()
         assert found == code, f"exit {found}\n{said.out}\n{said.err}"
         return said

@@ -119,21 +119,15 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
 
 
 def follow(options: argparse.Namespace) -> int:
-    """Write curves while runs go on; return the exit code."""
-    unread = 0
-
-    def files() -> Iterator[Path]:
-        nonlocal unread
-        check(options)
-        runs = Followed(distinct_paths(options.runs, options.out))
-        unread = runs.code
-        yield from histories.follow(runs, options.out, options.step, max(0.1, options.every))
-
+    """Write curves while runs go on; return the exit code. Raises Unusable."""
+    check(options)
+    runs = Followed(distinct_paths(options.runs, options.out))
+    files = histories.follow(runs, options.out, options.step, max(0.1, options.every))
     try:
-        code = command.print_all(files())
+        code = command.print_all(files)
     except KeyboardInterrupt:
         return 130
-    return unread or code
+    return runs.code or code
 
 
 def main(options: argparse.Namespace) -> int | Iterator[object]:

@@ -32,7 +32,7 @@ import argparse
 from collections import Counter
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, distinct, open_readable
+from esac_mpi.analysis.command import add_options, distinct, open_readable, refuse_unread
 from esac_mpi.analysis.comparison import compare_runs
 from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.analysis.measures import resume_command, summary
@@ -79,11 +79,11 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the summaries, or the comparison; return the exit code."""
+    """Print the summaries, or the comparison; return the exit code. Raises Unusable."""
     if options.compare and len(options.runs) < 2:
         options.line.error("--compare needs two runs or more")
-    if options.compare and options.status:
-        options.line.error("--compare does not read --status: leave it out")
+    if options.compare:
+        refuse_unread(options, "--compare", ["status"])
     places = options.runs if options.compare else distinct(options.runs)
     runs, code = open_readable(places)
     if options.compare:

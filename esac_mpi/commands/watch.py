@@ -28,7 +28,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from esac_mpi.analysis import views
-from esac_mpi.analysis.command import add_options, pause
+from esac_mpi.analysis.command import add_options, pause, refuse_unread
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.record import RunFiles
 
@@ -71,9 +71,12 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C."""
-    if options.once and options.every != options.line.get_default("every"):
-        options.line.error("--once does not read --every: leave it out")
+    """Watch; return 2 if a directory is no run, 65 if it is unreadable, 130 after Ctrl-C.
+
+    Raises Unusable.
+    """
+    if options.once:
+        refuse_unread(options, "--once", ["every"])
     terminal = sys.stdout.isatty()  # whatever FORCE_COLOR says
     console = Console(force_terminal=terminal, width=None if terminal else UNCUT)
     followed, statuses = Followed(options.runs), options.status

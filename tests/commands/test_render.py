@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import own_envs
 import pytest
-from commands import command, tool
+from commands import tool
 from conftest import ROOT
 from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.spaces import Box, Dict
@@ -16,10 +16,10 @@ from saved_policies import constant
 
 from esac_mpi import Policy, envs
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.commands import render
 from esac_mpi.play.rollout import play
 from esac_mpi.policies import posture, recovery, stage
 
-render = command("render")
 BALL = "<mujoco><worldbody><body><freejoint/><geom size='.1'/></body></worldbody></mujoco>"
 
 

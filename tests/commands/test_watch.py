@@ -143,10 +143,6 @@ def test_a_status_of_any_text_is_shown(tmp_path, call):
     assert "[/x]" in call("watch --once", tmp_path / "a").out
 
 
-def test_one_look_has_no_time_between_looks(call):
-    assert "--once does not read --every" in call("watch nowhere --once --every 9", code=2).err
-
-
 def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypatch):
     run = make(tmp_path / "a", generations=4, status="running")
     watched = Followed([tmp_path / "a"])

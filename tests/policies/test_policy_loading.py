@@ -21,6 +21,7 @@ from esac_mpi.config import Config
 from esac_mpi.operators import policy
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.counters import Best
+from esac_mpi.play.rollout import play
 from esac_mpi.policies import stage
 from esac_mpi.record import Run, Unreadable, files
 from esac_mpi.training import active_run
@@ -234,15 +235,5 @@ def test_each_has_a_line_and_plays_as_that_says():
     assert sorted(name for name, _ in lines) == sorted(path.stem for path in FOLDER.glob("*.h5"))
     for name, said in lines:
         policy = Policy.load(FOLDER / f"{name}.h5")
-        known = pytest.approx(float(said.replace(",", "")), rel=0.2)
-        assert any(episode(policy, seed) == known for seed in range(3)), name
-
-
-def episode(policy: Policy, seed: int) -> float:
-    """Return the return of an episode."""
-    env = envs.make(policy.task)
-    observation, total, ended = env.reset(seed), 0.0, False
-    while not ended:
-        observation, reward, terminated, truncated = env.step(policy(observation))
-        total, ended = total + reward, terminated or truncated
-    return total
+        env, known = envs.make(policy.task), pytest.approx(float(said.replace(",", "")), rel=0.2)
+        assert any(play(env, policy, seed).episodic_return == known for seed in range(3)), name

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import command
 from conftest import ROOT
 from toy_experiments import TOY, planned, write
 
+from esac_mpi.commands import experiment
 from esac_mpi.config import ALGORITHMS, Config, load
 from esac_mpi.config.run import Budget
 from esac_mpi.studies import job_lists
@@ -91,8 +91,8 @@ def test_all_variants_of_a_seed_come_first_by_their_own_names(tmp_path):
 
 def test_some_seeds_alone(tmp_path):
     every = planned(tmp_path / "toy.toml")
-    assert command("experiment").select_seeds(every, [1], "toy") == every[2:]
-    assert command("experiment").select_seeds(every, [1, 0, 1], "toy") == every
+    assert experiment.select_seeds(every, [1], "toy") == every[2:]
+    assert experiment.select_seeds(every, [1, 0, 1], "toy") == every
 
 
 def test_the_eight_tasks_have_the_settings_of_their_records(tmp_path):
@@ -191,6 +191,34 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
     ]  # fmt: skip
 
 
+def swept(field, values="[0.1, 0.2]"):
+    return f"[sweep]\nfield = '{field}'\nvalues = {values}"
+
+
+def drawn(tool, out="x", arguments="[]"):
+    return f"[[products]]\ntool = '{tool}'\nout = '{out}'\narguments = {arguments}\n"
+
+
+NO_TOOL = "no command, nor a program of the checkout as tools.operators"
+ADDED = [  # beside the settings
+    (swept("sac.tau"), "sweep: sac.tau: no run reads it"),
+    (swept("lr_es"), "variants.ES sets es.lr_es, which is swept"),
+    (swept("sigmo"), "did you mean 'es.sigma'?"),
+    (swept("seed", [1]), "field = 'seed': algorithms are variants"),
+    (swept("algorithm", ["es"]), "algorithms are variants"),
+    ("products = [3]", "products: 3: expected a table"),
+    ("[[products]]\ntool = 'x.py'\nout = 'x'", "products: arguments is missing"),
+    (drawn("x", arguments=[1]), "expected a list of str"),
+    *(
+        (drawn("plot", out), f"out = '{out}': a file's name")
+        for out in ("", ".", "..", "a/x", "results.csv")
+    ),
+    (drawn("plot") * 2, "products: out = 'x' is that of two"),
+    *((drawn(t), f"tool = '{t}': {NO_TOOL}") for t in ("", "operators", "esac_mpi.commands.plot")),
+    (drawn("results", arguments=["draw", "{csv}"]), '`results draw` is gone: tool = "plot"'),
+]
+
+
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
@@ -202,10 +230,6 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ("es.lr_es = 0.02", "es.lr_es = 'x'", "es.lr_es = 'x': expected a number"),
         ("es.lr_es = 0.02", "td3.lr_td3 = 0.02",
          "variants.ES two sets td3.lr_td3: algorithm = es does not read it"),
-        ("[settings]", "[sweep]\nfield = 'sac.tau'\nvalues = [0.1, 0.2]\n[settings]",
-         "sweep: sac.tau: no run reads it"),
-        ("[settings]", "[sweep]\nfield = 'lr_es'\nvalues = [0.1, 0.2]\n[settings]",
-         "variants.ES sets es.lr_es, which is swept"),
         ("[budgets.smoke.settings]",
          "seconds = 60\n[budgets.smoke.settings]\nbudget.minutes = 2",
          "smoke: seconds is budget.minutes, which settings has, too"),
@@ -223,35 +247,9 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ("seeds = 2", "tasks = [1]", "tasks = [1]: expected a list of str"),
         ("seeds = 2", "tasks = 'cyclic'", "tasks = 'cyclic': expected list"),
         ('config = "cyclic-mdp"', "config = 3", "tasks.cyclic: config = 3: expected str"),
-        ("[settings]", "products = [3]\n[settings]", "products: 3: expected a table"),
-        ("[settings]", "[[products]]\ntool = 'x.py'\nout = 'x'\n[settings]",
-         "products: arguments is missing"),
-        ("[settings]", "[[products]]\ntool = 'x'\nout = 'x'\narguments = [1]\n[settings]",
-         "expected a list of str"),
         ("[settings]", "[settings]\nseed = 3", "settings: seed: every run has its own"),
         ("[budgets.smoke.settings]", "[budgets.smoke.settings]\nrun_dir = 'x'",
          "smoke.settings: run_dir: every run has its own"),
-        ("[settings]", "[sweep]\nfield = 'seed'\nvalues = [1]\n[settings]",
-         "field = 'seed': algorithms are variants"),
-        ("[settings]", "[sweep]\nfield = 'algorithm'\nvalues = ['es']\n[settings]",
-         "algorithms are variants"),
-        ("[settings]", "[[products]]\ntool = 'x'\nout = 'a/x'\narguments = []\n[settings]",
-         "out = 'a/x': a file's name"),
-        *(("[settings]", f"[[products]]\ntool = 'plot'\nout = '{out}'\narguments = []\n[settings]",
-           f"out = '{out}': a file's name") for out in ("", ".", "..", "results.csv")),
-        ("[settings]", "[[products]]\ntool = ''\nout = 'x'\narguments = []\n[settings]",
-         "tool = '': no command"),
-        ("[settings]",
-         "[[products]]\ntool = 'plot'\nout = 'x'\narguments = []\n" * 2 + "[settings]",
-         "products: out = 'x' is that of two"),
-        ("[settings]", "[[products]]\ntool = 'operators'\nout = 'x'\narguments = []\n[settings]",
-         "tool = 'operators': no command, nor a program of the checkout as tools.operators"),
-        ("[settings]",
-         "[[products]]\ntool = 'esac_mpi.commands.plot'\nout = 'x'\narguments = []\n[settings]",
-         "tool = 'esac_mpi.commands.plot': no command, nor a program of the checkout"),
-        ("[settings]",
-         "[[products]]\ntool = 'results'\nout = 'x'\narguments = ['draw', '{csv}']\n[settings]",
-         "`results draw` is gone: tool = \"plot\""),
         ("title", "points = -3\ntitle", "points = -3: expected 1 or more"),
         ("[tasks.cyclic]", '[tasks.two]\nconfig = "cyclic-mdp"\n[tasks.cyclic]',
          "tasks two and cyclic are both CyclicMDP-v0"),
@@ -265,8 +263,7 @@ def test_a_list_is_submitted_as_an_array(monkeypatch, about, slurm, pbs):
         ("seeds = 2", f"seeds = {'[' * 3000}", "not valid TOML"),
         ("[budgets.smoke]", "[budgets.tiny]", "has no budget 'smoke'; it has tiny"),
         ('[variants."ES two"]', '[variants."ES "]', "two runs would share"),
-        ("[tasks.cyclic]", '[sweep]\nfield = "sigmo"\nvalues = [1]\n[tasks.cyclic]',
-         "did you mean 'es.sigma'?"),
+        *(("[settings]", f"{more}\n[settings]", said) for more, said in ADDED),
     ],
 )  # fmt: skip
 def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, was, now, said):

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import optuna
 import pytest
-from commands import command
 from conftest import ROOT
 from small_studies import SEARCH, SETTINGS, completed, made, write
 
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.commands import search
 from esac_mpi.config import Config, amend, differences, load
 from esac_mpi.record import Run
 from esac_mpi.studies.search import report
@@ -334,7 +334,7 @@ def test_the_studies_of_help_and_page_can_be_run(tmp_path, monkeypatch, where):
     page = (ROOT / "docs/how-to/search.md").read_text(encoding="utf-8")
     text = page.partition("```toml\n")[2].partition("```")[0]
     if where == "help":
-        about = textwrap.dedent(command("search").__doc__.partition("\n")[2])
+        about = textwrap.dedent(search.__doc__.partition("\n")[2])
         text = re.search(r"^    trials = .*?\n\n", about, re.DOTALL | re.MULTILINE)[0]
     (tmp_path / "study.toml").write_text(textwrap.dedent(text))
     monkeypatch.chdir(ROOT)

@@ -1,19 +1,12 @@
-"""Commands as modules, for tests that call their main() in this process, and as processes."""
+"""What a command line takes, and commands as processes."""
 
 import argparse
-import importlib
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 
 from conftest import environment, finish
-
-
-def command(name: str) -> ModuleType:
-    """Return the module of a command."""
-    return importlib.import_module(f"esac_mpi.commands.{name}")
 
 
 def actions(line: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -16,6 +16,11 @@ Texts = Annotated[list[str], TEXTS]
 SEEDS = 100_000  # of a range, at most: each is a run
 
 
+def as_options(settings: Settings) -> list[str]:
+    """Return settings as words of the command line."""
+    return [word for name, value in settings.items() for word in (f"--{name}", *as_words(value))]
+
+
 @dataclass(frozen=True)
 class Product:
     """A picture or table: a call of a tool, in which {runs}, {csv}, {run}, {task} are filled in."""
@@ -82,10 +87,8 @@ class Planned:
     @property
     def line(self) -> list[str]:
         """Its arguments but for its directory."""
-        line = [self.file] if self.file else []
-        for name, value in self.settings.items():
-            line += [f"--{name}", *as_words(value)]
-        return [*line, "--seed", str(self.seed)]
+        file = [self.file] if self.file else []
+        return [*file, *as_options(self.settings), "--seed", str(self.seed)]
 
     @property
     def arguments(self) -> list[str]:

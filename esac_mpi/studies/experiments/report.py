@@ -3,14 +3,12 @@
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.algorithms.declaration import shared_episodes
-from esac_mpi.config import as_words
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.experiments import design
-from esac_mpi.studies.experiments.plan import Planned
+from esac_mpi.studies.experiments.plan import Planned, as_options
 
 
 def list_experiments() -> Iterator[str]:
@@ -31,7 +29,7 @@ def describe(id: str) -> Iterator[str]:
         yield f"          tasks {', '.join(budget.tasks or found.tasks)}"
     yield f"\nwhat a run costs here: python -m esac_mpi {shlex.join(runs[0].line)} --check\n"
     for name, settings in found.variants.items():
-        yield f"{name:<14} {as_options(settings)}"
+        yield f"{name:<14} {' '.join(as_options(settings)) or 'as the tasks say'}"
     if found.field:
         yield f"\nswept: {found.field} = {', '.join(map(str, found.values))}"
     for name, budget in found.budgets.items():
@@ -39,16 +37,10 @@ def describe(id: str) -> Iterator[str]:
         for what, settings in own.items():
             if settings:
                 of = f"{name}, {what}" if what else name
-                yield f"{of}: {as_options(settings)}"
+                yield f"{of}: {' '.join(as_options(settings))}"
     yield ""
     for product in found.products:
         yield f"{product.out:<24} {product.tool} {shlex.join(product.arguments)}"
-
-
-def as_options(settings: dict[str, Any]) -> str:
-    """Return settings as the command line has them."""
-    options = (f"--{key} {' '.join(as_words(value))}" for key, value in settings.items())
-    return " ".join(options) or "as the tasks say"
 
 
 def jobs(id: str, budget_name: str, root: Path) -> Iterator[object]:
