@@ -1,10 +1,12 @@
-"""Sentences of the pages of results, worked out from the records beside them."""
+"""Sentences and tables of the pages of results, worked out from the records beside them."""
 
 import csv
 import re
-import tomllib
+import shlex
 from collections import defaultdict
+from glob import glob
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from esac_mpi.analysis.results.rows import read_rows
 from esac_mpi.analysis.results.standings import difference
 
 RECORDS = ROOT / "docs/results"
+RANDOM = scores.random_returns(ROOT / "configs/experiments/random.toml")
 SEEDS = range(5)
 AES = "AES-RL"
 
@@ -109,8 +112,7 @@ def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
 def scored(files, ranks, seconds):
     """Score the runs of the files as they stood at a time computed for so many ranks."""
     found = traces.sections(traces.on_ranks(scores.merge_experiments(read_rows(files)), ranks))
-    random = scores.random_returns(ROOT / "configs/experiments/random.toml")
-    return found, scores.score_study(found, random, traces.Wall(ranks, seconds), [])
+    return found, scores.score_study(found, RANDOM, traces.Wall(ranks, seconds), [])
 
 
 def carried():
@@ -414,31 +416,28 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
 
 
 def test_what_larger_networks_come_to_is_in_its_record():
-    runs, name, found = runs_of("networks.csv"), "", set()
+    runs, name = runs_of("networks.csv"), ""
     for task, _, units, *cells, half, speed in table(section("choices.md", "Sizes of networks")):
         name = task or name
-        rows = runs[name, units, 33]
+        rows = runs.pop((name, units, 33))
         end = rows[-1].wall_seconds
         told = [cell for cell in cells if cell]
         minutes = (2, 5, 8, 10, 20, 30)[: len(told) - 1]
         assert told == [whole(until(rows, each)) for each in (*(60 * m for m in minutes), end)]
         assert half == whole(later_half(rows).mean())
         assert speed == whole(rows[-1].gradient_updates / end)
-        found.add((name, units, 33))
-    assert found == runs.keys()
+    assert not runs
 
 
 def test_what_two_slower_cores_come_to_is_in_its_record():
-    runs, found = runs_of("drawn.csv"), set()
+    runs = runs_of("drawn.csv")
     for name, _, minutes, *told in table(section("two-cores.md", "Slower cores")):
-        keys = sorted(key for key in runs if key[0] == name)
-        values = [until(runs[key], 60 * int(minutes) + 8) for key in keys]
+        own = [runs.pop(run) for run in sorted(runs) if run[0] == name]
+        values = [until(rows, 60 * int(minutes) + 8) for rows in own]
         median = whole(np.median(values)) if len(values) > 1 else ""
-        ends = [runs[key][-1] for key in keys]
-        after_six = wholes(end.better for end in ends if end.wall_seconds > 200)
+        after_six = wholes(rows[-1].better for rows in own if rows[-1].wall_seconds > 200)
         assert told == [wholes(values), median, after_six]
-        found |= set(keys)
-    assert found == runs.keys()
+    assert not runs
 
 
 @pytest.mark.parametrize(
@@ -451,32 +450,28 @@ def test_what_one_seed_comes_to_is_in_its_record(name, title):
     for key in [key for key in runs if key[1] != "ESAC"]:
         end = runs.pop(key)[-1]
         assert f"with `{key[1]}` the same minute ends at {end.better:.1f}" in sentences
-    found = set()
     for task, asked, minutes, told, *_ in table(page):
-        key = short_name(task), "ESAC", 93
-        end = runs[key][-1]
+        end = runs.pop((short_name(task), "ESAC", 93))[-1]
         assert abs(end.wall_seconds - 60 * float(minutes)) < 15
         shown = told.strip("*")
         assert shown == figure(end.better)
         least = float(asked.replace(",", "") or "inf")
         assert told.startswith("*") == (float(shown.replace(",", "")) >= least)
-        found.add(key)
-    assert found == runs.keys()
+    assert not runs
 
 
 def test_what_large_tasks_come_to_on_slower_cores_is_in_its_record():
     runs, page = runs_of("large.csv"), section("two-cores.md", "Large tasks on slower cores")
-    name, found = "", set()
+    assert f"ends with {whole(runs['Ant-v5', 'scaled noise', 93][-1].better)}" in page
+    name = ""
     for task, _, noise, *told in table(page):
         name = task or name
-        rows = runs[name, f"{noise} noise", 93]
+        rows = runs.pop((name, f"{noise} noise", 93))
         end = rows[-1].wall_seconds
         values = [until(rows, 60 * m) for m in (5, 10, 20, 30, 40) if 60 * m < end]
         shown = [rows[-1].gradient_updates / end, *values, later_half(rows).mean()]
         assert [cell for cell in told if cell] == list(map(whole, shown))
-        found.add((name, f"{noise} noise", 93))
-    assert found == runs.keys()
-    assert f"ends with {whole(runs['Ant-v5', 'scaled noise', 93][-1].better)}" in page
+    assert not runs
 
 
 def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
@@ -493,21 +488,21 @@ def test_what_ant_comes_to_with_shrunk_observations_is_in_its_record():
 
 def test_what_suite_tasks_come_to_is_in_its_record():
     page, runs = (RECORDS / "suite.md").read_text(), runs_of("suite.csv")
-    random = tomllib.loads((ROOT / "configs/experiments/random.toml").read_text())
-    found = set()
+    best = []
     for name, *told in table(page):
-        row = runs[name, "ESAC", 93][-1]
+        row = runs.pop((name, "ESAC", 93))[-1]
         both = row.return_theta_es, row.return_learner
         cells = [f"**{whole(x)}**" if x == row.better else whole(x) for x in both]
         spent = f"{row.env_steps / 1e6:.1f}M", f"{row.gradient_updates / 1e3:.0f}k"
-        assert told == [whole(random[row.task]["mean"]), *cells, *spent]
-        found.add((name, "ESAC", 93))
-    best = [runs[key][-1].better for key in found]
+        assert told == [whole(RANDOM[row.task]["mean"]), *cells, *spent]
+        best.append(row.better)
+    assert len(best) == 25
     assert sum(x >= 850 for x in best) == 7
     assert sum(x < 200 for x in best) == 10
-    assert f"with {runs['reacher-easy', 'not standardised', 93][-1].better:.0f} in place of" in page
-    assert runs["pendulum-swingup", "SAC", 93][-1].better == 0
-    assert len(found) == len(runs) - 2 == 25
+    other = runs.pop(("reacher-easy", "not standardised", 93))[-1].better
+    assert f"with {other:.0f} in place of" in page
+    assert runs.pop(("pendulum-swingup", "SAC", 93))[-1].better == 0
+    assert not runs
 
 
 def test_what_humanoid_comes_to_is_in_its_record():
@@ -540,3 +535,54 @@ def test_what_humanoid_comes_to_is_in_its_record():
     assert f"ahead of SAC in {ahead} of the\n{len(late)} evaluations from minute 40 on" in page
     rate = third[-1].gradient_updates / third[-1].wall_seconds
     assert f"The learner makes {rate:.0f} updates/s" in page
+
+
+COMMAND = re.compile(r"^esac-mpi results (?:table|aggregate).*\.md$", re.MULTILINE)
+TABLES = []
+for page in ("index", "two-cores", "eight-tasks", "pderl", "aes-rl"):
+    TABLES += COMMAND.findall((RECORDS / f"{page}.md").read_text())
+
+
+@pytest.mark.parametrize("line", TABLES)
+def test_the_tables_of_the_docs_come_from_their_records(tmp_path, call, monkeypatch, line):
+    monkeypatch.chdir(ROOT)
+    _, kind, table, *words = shlex.split(line)
+    assert words[-2] == "--out"
+    words = [found for word in words for found in (sorted(glob(word)) or [word])]
+    expected = Path(words.pop()).read_text()
+    call(f"{kind} {table}", *words, tmp_path / "table.md")
+    assert (tmp_path / "table.md").read_text() == expected
+
+
+FOLDERS = ("", "aes-table2", "aggregate", "carriers")
+FILES = [path for name in FOLDERS for path in (RECORDS / name).glob("*.csv")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_records_of_the_docs_are_small_and_whole(path):
+    rows = read_rows([path])
+    ended = [row.run for row in rows if row.complete]
+    assert sorted(ended) == sorted({row.run for row in rows})
+    assert path.stat().st_size < 23_000 * len(ended)  # a run is some sixty rows
+
+
+OPERATED = {
+    "crossover": ("parent 1", "n-point child", "distilled child"),
+    "mutation": ("parent", "Gaussian", "proximal"),
+}
+
+
+@pytest.mark.parametrize("task", ["HalfCheetah", "Hopper", "Swimmer", "cartpole-swingup"])
+def test_what_operators_do_to_returns_is_in_their_records(task):
+    said = []
+    for what, names in OPERATED.items():
+        groups: dict[tuple[Path, str], dict[str, float]] = {}
+        for path in (RECORDS / "operators").glob(f"{what}-{task.lower()}-seed*.csv"):
+            for row in csv.DictReader(path.open()):
+                groups.setdefault((path, row["group"]), {})[row["policy"]] = float(row["mean"])
+        parts = [
+            np.array([one[name] / one[names[0]] for one in groups.values()]) for name in names[1:]
+        ]
+        said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
+        said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
+    assert f"| {task} | {' | '.join(said)} |" in (RECORDS / "pderl.md").read_text()
