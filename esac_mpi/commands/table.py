@@ -77,6 +77,9 @@ def tabulate_results(runs: list[RunFiles], options: argparse.Namespace) -> tuple
 
 def tabulate_waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple[list[Row], About]:
     """Return the rows of minutes and waiting, and the paper's in a line. Raises Unusable."""
+    if options.published:
+        one = "of waiting one paper prints times; name none"
+        raise Unusable(f"--published {' '.join(options.published)}: {one}")
     rows = times.waiting(runs, options.ranks or [1, 2, 6], options.steps)
     if options.published is None:
         return rows, []

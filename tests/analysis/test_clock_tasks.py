@@ -194,6 +194,7 @@ def test_who_waits_on_other_ranks(tmp_path, call):
     assert "| HalfCheetah-v5 | AES_RL | 1 | 1 | 0.3417 | 0 | 0.175 | 2.381 |" in told
     assert "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in told
     assert "a run has 24 nominal steps, not 25" in call(f"{line} --steps 25", code=2).err
+    assert "--published esac: of waiting" in call(f"{line} --published esac", code=2).err
 
 
 def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path):

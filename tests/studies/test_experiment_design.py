@@ -38,6 +38,14 @@ es.sigma = 0.3
     assert first.config.budget.generations == 4  # not the file's 100
 
 
+def test_settings_of_a_task_and_a_variant_of_one_name_are_both_shown(tmp_path, call):
+    text = TOY.replace("[tasks.cyclic]", "[tasks.ES]")
+    text += "[budgets.smoke.for_task.ES]\nes.sigma = 0.4\n"
+    text += "[budgets.smoke.for_variant.ES]\nes.lr_es = 0.3\n"
+    told = call("experiment show", write(tmp_path / "toy.toml", text)).out.splitlines()
+    assert {"smoke, ES: --es.sigma 0.4", "smoke, ES: --es.lr_es 0.3"} <= {*told}
+
+
 def test_the_comparison_that_the_page_shows_is_one(tmp_path):
     (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/how-to/analyse.md").read_text(), re.S)
     runs = planned(tmp_path / "mine.toml", text, "mine", tmp_path)
@@ -241,6 +249,7 @@ ADDED = [  # beside the settings
         ("seeds = 2", "seeds = 1_000_000_000", "must be at most 100000"),
         ("seeds = 2", "ranks = [0]", "must be positive"),
         ("seeds = 2", "cores = 0", "must be positive"),
+        ("seeds = 2", "cores = 8\nranks = [1, 4]", "smoke: ranks says how many each run has"),
         ("seeds = 2", "seconds = 0", "must be positive"),
         ("seeds = 2", "seconds = inf", "must be positive"),
         ("seeds = 2", f"seconds = {10**400}", "must be at most"),

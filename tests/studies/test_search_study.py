@@ -65,6 +65,8 @@ def test_a_study_says_what_is_fixed_and_what_is_searched(tmp_path):
         ("search", "task.horizon = [20, 30]", "task.horizon: the same for all trials"),
         ("tail", "es.lr_es = [0.1, 0.2]\n[sampler]\nkind = 'cma'", "expected 'tpe' or 'random'"),
         ("tail", "[pruner]\nwarmup = 1.5", "pruner: warmup = 1.5: must be at most 1"),
+        ("tail", "[pruner]\nkind = 'none'\nwarmup = 0.5", "pruner: none does not read warmup"),
+        ("tail", "[sampler]\nkind = 'random'\nstartup = 5", "random does not read startup"),
         ("settings", SETTINGS + "es.sigma = 0.1", "under [settings] and under [search]"),
         ("settings", SETTINGS + "seed = 3", "settings: seed: seeds = [100, 101] of"),
         ("settings", SETTINGS + "td3.gamma = 0.9", "td3.gamma: algorithm = es does not read it"),
@@ -157,6 +159,10 @@ def test_more_trials_are_the_same_study(tmp_path):
     assert read(tmp_path / "study").trials == 5
     made(tmp_path, "trials = 5", SETTINGS + "task.changed = 'warn'")
     assert read(tmp_path / "study").settings["task.changed"] == "warn"
+
+
+def test_a_study_begun_with_an_unread_setting_goes_on(tmp_path):
+    check(made(tmp_path, tail="[pruner]\nkind = 'none'\nwarmup = 0.5"))
 
 
 def test_a_study_whose_task_was_edited_is_another_one(tmp_path, call, monkeypatch):

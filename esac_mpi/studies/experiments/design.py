@@ -197,6 +197,8 @@ def read_budget(table: dict[str, Any], source: str) -> Budget:
     settings = check_planned(b.settings, f"{source}.settings")
     if b.seconds and "budget.minutes" in settings:
         raise Unusable(f"{source}: seconds is budget.minutes, which settings has, too")
+    if b.ranks and "cores" in table:
+        raise Unusable(f"{source}: ranks says how many each run has, so that none reads cores")
     return replace(
         b,
         settings=settings,

@@ -33,8 +33,8 @@ def describe(id: str) -> Iterator[str]:
     if found.field:
         yield f"\nswept: {found.field} = {', '.join(map(str, found.values))}"
     for name, budget in found.budgets.items():
-        own = {"": budget.settings, **budget.for_task, **budget.for_variant}
-        for what, settings in own.items():
+        own = ("", budget.settings), *budget.for_task.items(), *budget.for_variant.items()
+        for what, settings in own:
             if settings:
                 of = f"{name}, {what}" if what else name
                 yield f"{of}: {' '.join(as_options(settings))}"

@@ -50,6 +50,8 @@ SEEDS = Bound(
 )
 MOST = 1000  # combinations of choices in which it is looked for what is read
 FREE = FREE_IN_RUNS - {"budget"}  # tables and fields that may change while a study goes on
+# what is not read, by table and kind
+UNREAD = {("sampler", "random"): ["startup"], ("pruner", "none"): ["startup", "warmup"]}
 
 
 def one_of(*words: str) -> Bound:
@@ -176,6 +178,12 @@ def check(study: Study) -> list[Config]:
 
     Raises ConfigError where one cannot be run, Unusable where no trial would read a field.
     """
+    for (name, kind), unread in UNREAD.items():
+        said = study.table.get(name, {})
+        # a study that goes on keeps what it was begun with
+        if said.get("kind") == kind and not (study.path / STUDY).exists():
+            for key in said.keys() & unread:
+                raise Unusable(f"{study.source}: {name}: {kind} does not read {key}: leave it out")
     first = {name: one.ends[0] for name, one in study.space.items()}
     tried = [{**first, name: end} for name, one in study.space.items() for end in one.ends]
     chosen = {name: one.ends for name, one in study.space.items() if isinstance(one, Choices)}
