@@ -36,6 +36,7 @@ from esac_mpi.analysis.command import add_options, distinct, open_readable, refu
 from esac_mpi.analysis.comparison import compare_runs
 from esac_mpi.analysis.followed import by_task, choose_runs
 from esac_mpi.analysis.measures import resume_command, summary
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import render
 from esac_mpi.host.streams import as_json
 from esac_mpi.record import RunFiles
@@ -80,10 +81,10 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Print the summaries, or the comparison; return the exit code. Raises Unusable."""
-    if options.compare and len(options.runs) < 2:
-        options.line.error("--compare needs two runs or more")
     if options.compare:
         refuse_unread(options, "--compare", ["status"])
+        if len(options.runs) < 2:
+            raise Unusable("--compare needs two runs or more")
     places = options.runs if options.compare else distinct(options.runs)
     runs, code = open_readable(places)
     if options.compare:

@@ -4,13 +4,13 @@ import dataclasses
 import importlib
 import re
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import pytest
 from clocked_runs import erl_run_of
 from conftest import ROOT
 from figure_runs import make
+from random_search_table import RandomSearch
 from result_rows import drawn
 from run_files import leave
 
@@ -20,24 +20,14 @@ from esac_mpi.analysis import names, plots, sensitivity, times, views
 from esac_mpi.analysis.results.rows import rows_of
 from esac_mpi.analysis.run_tables import caption
 from esac_mpi.config import Config, reads
-from esac_mpi.config.table import Reads
-
-
-@dataclass(frozen=True)
-class Stroll:
-    """The table of an algorithm that is not there."""
-
-    READS: ClassVar[Reads] = Reads()
-    stride: float = 0.5
-    population_size: int = 4
 
 
 @dataclass(frozen=True)
 class Wider(Config):
-    """A configuration with one more algorithm."""
+    """A configuration with one more algorithm, which is not there."""
 
     algorithm: str = "stroll"
-    stroll: Stroll = field(default_factory=Stroll)
+    stroll: RandomSearch = field(default_factory=RandomSearch)
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +37,7 @@ def wider(monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "stroll", es)
 
 
-def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
+def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, radius=0.5):
     """Leave a run of the policies feet and shoes, shoes one better; return its files as read."""
     rows = []
     for g, value in enumerate(returns, 1):
@@ -64,7 +54,7 @@ def stroll(path, returns=(10.0, 20.0, 30.0), seed=0, stride=0.5):
     (found,) = analysis.opened([path])
     fields = {f.name: getattr(found.config, f.name) for f in dataclasses.fields(Config)}
     del fields["algorithm"]
-    return dataclasses.replace(found, config=Wider(**fields, stroll=Stroll(stride)))
+    return dataclasses.replace(found, config=Wider(**fields, stroll=RandomSearch(radius=radius)))
 
 
 def test_an_unknown_policy_is_shown_everywhere(tmp_path):
@@ -99,8 +89,8 @@ def test_tables_and_figures_of_an_unknown_algorithm(tmp_path):
 
 
 def test_a_field_of_an_unknown_algorithm_can_be_swept(tmp_path):
-    runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), stride=0.25)]
-    swept = sensitivity.measure_sweep(runs, "stride")
+    runs = [stroll(tmp_path / "a"), stroll(tmp_path / "b", (1.0, 5.0), radius=0.25)]
+    swept = sensitivity.measure_sweep(runs, "radius")
     assert swept == {"A-v0": {"STROLL": {0.25: np.array([6.0]), 0.5: np.array([31.0])}}}
 
 

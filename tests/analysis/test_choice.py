@@ -23,7 +23,7 @@ def runs(tmp_path_factory):
     """Return five runs, the later in the alphabet the longer silent, but e."""
     place = tmp_path_factory.mktemp("runs")
     for name, state in STATES.items():
-        make(place / name, "esac", 0, 10 * (1 + "cabde".index(name)), TASKS[name], state).close()
+        make(place / name, "esac", 0, 10 * (1 + "cabde".index(name)), TASKS[name], state)
         os.utime(place / name / "metrics.h5", (1000 - ord(name) + 90 * (name == "e"),) * 2)
     return {place / name: Run.open(place / name) for name in STATES}
 

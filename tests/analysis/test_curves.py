@@ -5,14 +5,12 @@ import argparse
 import numpy as np
 import pytest
 from figure_runs import lines, make, opened, trained
-from run_files import leave
+from run_files import leave, young
 
 from esac_mpi.analysis import curves, measures, plots
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import At, outcome
 from esac_mpi.analysis.returns import WINDOW, evaluated, evaluations, training, training_returns
-from esac_mpi.config import Config
-from esac_mpi.record import Run
 
 
 def test_evaluations_positions_and_the_better_policy(tmp_path):
@@ -108,9 +106,7 @@ def test_training_returns_of_a_population_are_its_members(tmp_path):
     np.testing.assert_allclose(curve.y, [7.5, (7 + 6 + 19 + 18 + 17 + 16) / 6, 143 / 6])
     assert curves.position(run, "training_episodes").tolist() == [4, 8, 12]
     assert WINDOW == 50  # the paper's
-    Run.begin(tmp_path / "young", Config(), {}).close()
-    (young,) = opened(tmp_path / "young")
-    assert [len(found) for found in training(young)] == [0, 0]
+    assert [len(found) for found in training(*opened(young(tmp_path / "young")))] == [0, 0]
 
 
 @pytest.mark.parametrize("name", ["sac", "td3", "ddpg"])

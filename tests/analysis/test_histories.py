@@ -10,7 +10,8 @@ import pytest
 from commands import begun
 from figure_runs import make as figured
 from figure_runs import trained
-from growing_runs import make, one_more
+from growing_runs import going, make, one_more
+from run_files import young
 from whole_runs import wait_for
 
 from esac_mpi.analysis.histories import collect_curves
@@ -28,12 +29,11 @@ def rows_of(path):
 
 
 def test_csv_has_the_columns_of_the_run_by_their_names(tmp_path, call):
-    make(tmp_path / "a", generations=10).close()
-    path = tmp_path / "new/a.csv"
-    assert call("export --format csv --out", path, tmp_path / "a").out == f"{path}\n"
-    path = tmp_path / "a/metrics.csv"
-    assert call("export --format csv", tmp_path / "a").out == f"{path}\n"
-    rows, run = rows_of(path), Run.open(tmp_path / "a")
+    place, path = make(tmp_path / "a", generations=10), tmp_path / "new/a.csv"
+    assert call("export --format csv --out", path, place).out == f"{path}\n"
+    path = place / "metrics.csv"
+    assert call("export --format csv", place).out == f"{path}\n"
+    rows, run = rows_of(path), Run.open(place)
     assert next(iter(rows[0])) == "metrics/generation"
     assert set(run.columns.scalars) < set(rows[0])
     for name in run.columns.scalars:
@@ -62,7 +62,7 @@ def test_what_an_older_version_did_not_count_is_empty(tmp_path, call):
     [(np.arange(1.0, 11.0), ["5.5", "1.0", "10.0"]), (np.array([np.nan, *range(9)]), ["", "", ""])],
 )
 def test_an_evaluation_at_the_end_is_in_the_last_row(tmp_path, call, returns, shown):
-    run = make(tmp_path / "a", "es", generations=6)
+    run = going(tmp_path / "a", "es", generations=6)
     run.final({"generation": np.array(6), "evaluation_theta_es": returns})
     run.close()
     call("export --format csv", tmp_path / "a")
@@ -97,8 +97,7 @@ def tensorboard():
 
 
 def test_tensorboard_has_every_finite_number_at_its_step(tmp_path, call, tensorboard):
-    make(tmp_path / "a", generations=10).close()
-    path = tmp_path / "a" / CURVES
+    path = make(tmp_path / "a", generations=10) / CURVES
     assert call(TENSORBOARD, tmp_path / "a").out == f"{path}\n"
     found = events(path)
     # 5,000 of the population, 100 of the learner
@@ -130,8 +129,8 @@ def test_episodes_that_go_on_over_generations_have_their_length(tmp_path):
 
 
 def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboard):
-    run = make(tmp_path / "a", "es", generations=4, status="running")
-    make(tmp_path / "b", generations=3).close()
+    run = going(tmp_path / "a", "es", generations=4, status="running")
+    other = make(tmp_path / "b", generations=3)
     written, file = [], tmp_path / "all/a" / CURVES
 
     def sleep(_):
@@ -144,7 +143,7 @@ def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboa
             run.close()
 
     monkeypatch.setattr("esac_mpi.analysis.followed.time.sleep", sleep)
-    call(f"{TENSORBOARD} --follow --out", tmp_path / "all", tmp_path / "a", tmp_path / "b")
+    call(f"{TENSORBOARD} --follow --out", tmp_path / "all", tmp_path / "a", other)
     assert written[:2] == [4, 5]
     # the fifth repeats the fourth
     assert steps(tmp_path / "all/a") == [5100 * g for g in (1, 2, 3, 4, 4, 4)]
@@ -155,7 +154,7 @@ def test_curves_follow_runs_to_their_ends(tmp_path, call, monkeypatch, tensorboa
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path, tensorboard):
-    run = make(tmp_path / "a", "es", generations=4, status="running")
+    run = going(tmp_path / "a", "es", generations=4, status="running")
     process = begun("export", tmp_path / "a", "--format", "tensorboard", "--follow")
     wait_for(lambda: rows_in(tmp_path / "a" / CURVES) >= 4)
     process.send_signal(signal.SIGINT)
@@ -167,19 +166,18 @@ def test_ctrl_c_ends_the_following_and_not_the_run(tmp_path, tensorboard):
 def test_a_run_that_is_begun_anew_has_curves_of_its_own(
     tmp_path, call, monkeypatch, out, tensorboard
 ):
-    make(tmp_path / "a", "es", generations=4).close()
-    other = make(tmp_path / "b", "es", generations=2, status="running")  # followed on, for this
-    looks, path = [], tmp_path / "a"
+    looks, path = [], make(tmp_path / "a", "es", generations=4)
+    other = going(tmp_path / "b", "es", generations=2, status="running")  # followed on, for this
 
     def sleep(_):
         looks.append(len(looks))
         if looks == [0]:
             path.rename(tmp_path / "a.old-1")
         elif looks == [0, 1]:
-            Run.begin(path, Run.open(tmp_path / "a.old-1").config, {}).close()
+            young(path)
         elif looks == [0, 1, 2]:
             path.rename(tmp_path / "a.old-2")
-            make(path, "es", seed=1, generations=6).close()
+            make(path, "es", seed=1, generations=6)
         elif len(looks) == 4:
             other.status("complete", 2)
             other.close()
@@ -195,25 +193,23 @@ def test_a_run_that_is_begun_anew_has_curves_of_its_own(
 
 
 def test_followed_runs_of_one_name_share_no_folder(tmp_path, call, tensorboard):
-    for name in ("x/a", "y/a"):
-        make(tmp_path / name, generations=2).close()
+    one, two = (make(tmp_path / name, generations=2) for name in ("x/a", "y/a"))
     line = f"{TENSORBOARD} --follow --out {tmp_path / 'all'}"
-    assert "would share a folder" in call(line, tmp_path / "x/a", tmp_path / "y/a", code=2).err
-    call(line, tmp_path / "x/a", tmp_path / "x/../x/a")  # written once
+    assert "would share a folder" in call(line, one, two, code=2).err
+    call(line, one, tmp_path / "x/../x/a")  # written once
     assert len(steps(tmp_path / "all/a")) == 2
 
 
 def test_following_says_what_it_cannot_do(tmp_path, call, tensorboard):
-    make(tmp_path / "a", "es", generations=2).close()
-    make(tmp_path / "none", "es", generations=0).close()
+    none, run = make(tmp_path / "none", "es", generations=0), make(tmp_path / "a", generations=2)
     (tmp_path / "file").touch()
     line = f"{TENSORBOARD} --follow"
-    said = call(line, tmp_path / "none", tmp_path / "a", code=2)
-    assert said.err == f"{tmp_path / 'none'}: no generation has been published yet\n"
-    assert said.out == f"{tmp_path / 'a' / CURVES}\n"
+    said = call(line, none, run, code=2)
+    assert said.err == f"{none}: no generation has been published yet\n"
+    assert said.out == f"{run / CURVES}\n"
     for out in (tmp_path / "file/x", "/proc/x"):
-        assert "choose another --out" in call(line, tmp_path / "a", "--out", out, code=2).err
-    assert "without --follow" in call(f"{TENSORBOARD} --every 3", tmp_path / "a", code=2).err
+        assert "choose another --out" in call(line, run, "--out", out, code=2).err
+    assert "without --follow" in call(f"{TENSORBOARD} --every 3", run, code=2).err
 
 
 def rows_in(file):
@@ -223,9 +219,9 @@ def rows_in(file):
 
 
 def test_a_history_is_of_a_run_that_has_one(tmp_path, call):
-    make(tmp_path / "a", generations=2).close()
+    run = make(tmp_path / "a", generations=2)
     told = call("export --format csv", tmp_path, code=2).err
     assert "not a run directory" in told
-    told = call(TENSORBOARD, tmp_path / "a/policy.h5", code=2).err
+    told = call(TENSORBOARD, run / "policy.h5", code=2).err
     assert told.count("\n") == 1
-    call("export --format csv --step generation", tmp_path / "a", code=2)
+    call("export --format csv --step generation", run, code=2)

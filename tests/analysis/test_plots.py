@@ -9,7 +9,7 @@ import pytest
 from clocked_runs import erl_run_of
 from figure_runs import lines, make, opened, trained
 from matplotlib.text import Text
-from run_files import leave
+from run_files import leave, young
 
 from esac_mpi.analysis import (
     figures,
@@ -25,8 +25,6 @@ from esac_mpi.analysis.colours import COLOURS, SHADES, shade
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.commands import plot
 from esac_mpi.commands.__main__ import command_line
-from esac_mpi.config import Config
-from esac_mpi.record import Run
 
 pytestmark = pytest.mark.slow
 
@@ -432,9 +430,8 @@ def test_names_are_drawn_as_they_are_and_within_the_figure(tmp_path):
 
 
 def test_a_young_run_is_left_out_of_a_figure(tmp_path, call):
-    Run.begin(tmp_path / "young", Config(), {}).close()
-    make(tmp_path / "unseen", (None, None), seed=1)
-    paths = [make(tmp_path / "a"), tmp_path / "unseen", tmp_path / "young"]
+    unseen = make(tmp_path / "unseen", (None, None), seed=1)
+    paths = [make(tmp_path / "a"), unseen, young(tmp_path / "young")]
     told = call("plot", *paths, "--out", tmp_path / "x.svg").err
     assert "no generation is published yet in young" in told
     assert "nothing of this to draw (yet) of unseen" in told

@@ -9,18 +9,23 @@ import numpy as np
 import pytest
 from figure_runs import make
 from result_rows import history, stored, study
+from run_files import young
 
 from esac_mpi.analysis.command import opened
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results import standings, traces
 from esac_mpi.analysis.results.rows import Row, read_rows, rows_of, write_rows
 from esac_mpi.analysis.results.scores import merge_experiments
-from esac_mpi.config import Config
-from esac_mpi.record import Run
 
 
-def lines(call, *arguments):
-    return call("results table", *arguments).out.splitlines()
+@pytest.fixture
+def tabled(tmp_path, call):
+    """Make tables of a file of rows, `tabled(rows, words="", code=0)`; return the prints."""
+
+    def made(rows, words="", code=0):
+        return call(f"results table {words}", stored(tmp_path / "r.csv", rows), code=code)
+
+    return made
 
 
 def test_rows_of_a_run(tmp_path):
@@ -45,8 +50,8 @@ def test_rows_of_a_run(tmp_path):
     assert (first.changed, last.changed) == ("horizon 300, wind 2.5", "")
     # six digits; no learner
     assert (last.complete, last.return_theta_es, last.return_learner) == (False, 1234.57, None)
-    Run.begin(tmp_path / "c", Config(), {}).close()
-    assert rows_of(opened([tmp_path / "c"])[0], "x", "small", "ES", "", False) == []
+    (run,) = opened([young(tmp_path / "c")])
+    assert rows_of(run, "x", "small", "ES", "", False) == []
 
 
 def test_rows_of_other_settings_are_no_seeds_of_the_same(tmp_path):
@@ -127,9 +132,8 @@ def test_a_bad_file_is_one_sentence(tmp_path, call, change, code, said):
     assert len(told.splitlines()) == 1
 
 
-def test_a_line_end_in_a_name_ends_no_line_of_a_table(tmp_path, call):
-    rows = history("a\nb", 0, [(50, 8, None, 4.0)], task="A\nv0")
-    found = lines(call, stored(tmp_path / "r.csv", rows))
+def test_a_line_end_in_a_name_ends_no_line_of_a_table(tabled):
+    found = tabled(history("a\nb", 0, [(50, 8, None, 4.0)], task="A\nv0")).out.splitlines()
     assert r"## A\nv0" in found
     assert any(line.startswith(r"| a\nb | 4 |") for line in found)
 
@@ -139,8 +143,8 @@ def test_a_file_that_is_not_there(tmp_path, call):
     assert told == "no.csv: No such file or directory\n"
 
 
-def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
-    told = lines(call, stored(tmp_path / "r.csv", study()))
+def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tabled):
+    told = tabled(study()).out.splitlines()
     assert told[0] == "# x (small): returns"
     assert told[4:12] == [
         "## A-v0",
@@ -163,13 +167,14 @@ def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tmp_path, call):
     assert "interquartile mean over seeds (the mean, of fewer than four)" in told[2]
 
 
-def test_a_policy_whose_line_would_repeat_the_runs_has_none(tmp_path, call):
+def test_a_policy_whose_line_would_repeat_the_runs_has_none(tabled):
     rows = [
         *history("ESAC", 0, [(10, 1, 1.0, 3.0), (20, 2, 2.0, 2.0)]),
         *history("ES", 0, [(20, 2, 7.0, None)]),
     ]
-    told = lines(call, stored(tmp_path / "r.csv", rows))
-    names = [line.split(" | ")[0] for line in told if line.startswith("| ES")]
+    names = [
+        line.split(" | ")[0] for line in tabled(rows).out.splitlines() if line.startswith("| ES")
+    ]
     assert names == ["| ESAC", "| ESAC: theta_es", "| ES"]  # by its end they are equal
 
 
@@ -181,8 +186,8 @@ def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, call):
     one = stored(tmp_path / "1.csv", chain(*both[:5]))
     two = stored(tmp_path / "2.csv", chain(*both[5:]))
     a, b = tmp_path / "a" / "t.md", tmp_path / "b.md"
-    assert lines(call, one, two, "--out", a) == [str(a)]
-    assert lines(call, two, one, "--out", b) == [str(b)]
+    assert call("results table", one, two, "--out", a).out == f"{a}\n"
+    assert call("results table", two, one, "--out", b).out == f"{b}\n"
     assert a.read_bytes() == b.read_bytes()
     text = b.read_text().splitlines()
     assert [line for line in text if line.startswith("#")] == [
@@ -194,54 +199,50 @@ def test_a_table_does_not_depend_on_the_order_of_its_files(tmp_path, call):
     assert rows[:4] == ["| variant", "| ES", "| A", "| B"]
 
 
-def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tmp_path, call):
+def test_who_was_not_evaluated_has_a_dash_and_is_not_best(tabled):
     rows = [
         *history("ES", 0, [(500, 5, 7.0, None)]),
         *history("ES", 1, [(90, 5, 5.0, None)]),
         *history("SAC", 0, [(100, 9, None, 3.0)]),
     ]
-    told = lines(call, stored(tmp_path / "r.csv", rows))
-    assert [line for line in told if line.startswith("| ES")] == [
+    assert [line for line in tabled(rows).out.splitlines() if line.startswith("| ES")] == [
         "| ES | 5 (-, 5) | **6** [5, 7] (7, 5) | **6** [5, 7] (7, 5)"
         " | **6** [5, 7] (7, 5) | 295, 590 |"
     ]
 
 
-def test_who_is_nowhere_at_the_time_has_a_dash_for_its_steps(tmp_path, call):
+def test_who_is_nowhere_at_the_time_has_a_dash_for_its_steps(tabled):
     rows = [*history("ES", 0, [(10, 9, 1.0, None)]), *history("SAC", 0, [(10, 2, None, 3.0)])]
-    told = lines(call, stored(tmp_path / "r.csv", rows))
-    (line,) = [line for line in told if line.startswith("| ES")]
+    (line,) = [line for line in tabled(rows).out.splitlines() if line.startswith("| ES")]
     assert line.endswith("| - | 1 | - |")
 
 
-def test_one_seed_has_no_interval_and_no_verdict(tmp_path, call):
+def test_one_seed_has_no_interval_and_no_verdict(tabled):
     es, sac = history("ES", 0, [(10, 2, -1.25, None)]), history("SAC", 0, [(10, 2, 3, None)])
-    told = lines(call, stored(tmp_path / "r.csv", es))
+    told = tabled(es).out.splitlines()
     assert told[-1] == "| ES | -1.25 | -1.25 | -1.25 | -1.25 | 10, 20 |"  # alone it is not best
     assert "Verdicts" not in "".join(told)
-    told = call("results table --of ES", stored(tmp_path / "r.csv", [*es, *sac])).out
+    told = tabled([*es, *sac], "--of ES").out
     assert told.endswith("\n\nNo verdicts: a single seed has no interval.\n")
 
 
-def test_verdicts_about_a_variant_that_is_not_there_are_left_out(tmp_path, call):
-    told = call("results table --of PPO", stored(tmp_path / "r.csv", study()))
+def test_verdicts_about_a_variant_that_is_not_there_are_left_out(tabled):
+    told = tabled(study(), "--of PPO")
     assert "Verdicts" not in told.out
     assert "'PPO': no such variant" in told.err
     assert told.err.endswith("there are ESAC; SAC\n")
 
 
-def test_who_has_nothing_of_a_measure_is_named_and_left_out(tmp_path, call):
-    told = call("results table --measure fitness", stored(tmp_path / "r.csv", study()))
+def test_who_has_nothing_of_a_measure_is_named_and_left_out(tabled):
+    told = tabled(study(), "--measure fitness")
     assert "| SAC |" not in told.out
     assert "nothing of this measure (yet): A-v0, SAC, seed 0, A-v0, SAC, seed 1" in told.err
-    sac = stored(tmp_path / "s.csv", study()[:2])
-    assert "nothing to tabulate yet" in call("results table --measure fitness", sac, code=2).err
+    assert "nothing to tabulate yet" in tabled(study()[:2], "--measure fitness", code=2).err
 
 
-def test_verdicts_at_what_both_have_reached(tmp_path, call):
+def test_verdicts_at_what_both_have_reached(tabled):
     third = [row for seed in (0, 1) for row in history("ES", seed, [(1000, 25, 9.0 + seed, None)])]
-    path = stored(tmp_path / "r.csv", [*study(), *third])
-    assert lines(call, path)[-2:] == [
+    assert tabled([*study(), *third]).out.splitlines()[-2:] == [
         # ES was not evaluated within ESAC's 300 steps; at 25 s ESAC has 5 and 7
         "| A-v0 | ESAC > ES? | no value by then (at 300 steps) | no: -7 [-8, -6] (at 50 nominal)"
         " | no: -3.5 [-5, -2] (at 25 s) |",
@@ -250,7 +251,7 @@ def test_verdicts_at_what_both_have_reached(tmp_path, call):
         "| A-v0 | ESAC > SAC? | no: -10.5 [-18, -3] (at 150 steps)"
         " | not separated: -3 [-11, 5] (at 150 nominal) | yes: +3 [1, 5] (at 30 s) |",
     ]
-    told = lines(call, path, "--of", "sac")[-2]
+    told = tabled([*study(), *third], "--of sac").out.splitlines()[-2]
     assert told.startswith("| A-v0 | SAC > ESAC? | yes: +10.5 [3, 18]")
 
 
@@ -272,49 +273,46 @@ def test_a_verdict_is_read_off_the_interval(ours, theirs, said):
     assert standings.verdict(np.array(ours), np.array(theirs)) == said
 
 
-def test_a_run_that_ended_before_has_no_verdict_at_that_time(tmp_path, call):
-    said = call("results table --seconds 40", stored(tmp_path / "r.csv", study())).out
+def test_a_run_that_ended_before_has_no_verdict_at_that_time(tabled):
+    said = tabled(study(), "--seconds 40").out
     assert "Ended before 40 s, so counted as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
     assert "| A-v0 | ESAC > SAC? |" in said
     assert "| none, ended before: 2 of ESAC (at 40 s) |" in said
     assert "at the most true and nominal steps that all runs of the two have reached." in said
 
 
-def test_a_run_that_goes_on_has_no_figure_at_a_later_time(tmp_path, call):
+def test_a_run_that_goes_on_has_no_figure_at_a_later_time(tabled):
     *before, last = study()
-    path = stored(tmp_path / "r.csv", [*before, dataclasses.replace(last, complete=False)])
-    said = call("results table --seconds 40", path).out
+    rows = [*before, dataclasses.replace(last, complete=False)]
+    said = tabled(rows, "--seconds 40").out
     assert "Not yet at 40 s, so without a figure there: 1 (1 of ESAC)." in said
     (line,) = [line for line in said.splitlines() if line.startswith("| ESAC |")]
     assert "| 9 (9, -) |" in line
-    assert "without a figure" not in call("results table --seconds 31", path).out
+    assert "without a figure" not in tabled(rows, "--seconds 31").out
 
 
-def test_names_that_read_alike_are_no_two_seeds(tmp_path, call):
+def test_names_that_read_alike_are_no_two_seeds(tabled):
     rows = [*history("ES", 0, [(9, 1, 1.0, None)]), *history("ES ", 0, [(9, 1, 2.0, None)])]
-    path = stored(tmp_path / "r.csv", rows)
-    assert "A-v0, ES, seed 0: two runs of that name" in call("results table", path, code=2).err
+    assert "A-v0, ES, seed 0: two runs of that name" in tabled(rows, code=2).err
 
 
-def test_several_forms_of_a_task_are_told(tmp_path, call):
+def test_several_forms_of_a_task_are_told(tabled):
     rows = [*history("ES", 0, [(9, 1, 1.0, None)], changed="horizon 9"), *study()]
     said = "do not compare: as its id makes it, or rows of before this was recorded; horizon 9."
-    assert said in call("results table", stored(tmp_path / "r.csv", rows)).out
+    assert said in tabled(rows).out
 
 
-def test_runs_without_an_end_are_told(tmp_path, call):
+def test_runs_without_an_end_are_told(tmp_path, call, tabled):
     *before, last = study()
-    path = stored(tmp_path / "r.csv", [*before, dataclasses.replace(last, complete=False)])
-    assert "Not complete, so " in call("results table", path).out
-    drawn = call("plot --what ends", path, "--out", tmp_path / "x.png")
+    assert "Not complete, so " in tabled([*before, dataclasses.replace(last, complete=False)]).out
+    drawn = call("plot --what ends", tmp_path / "r.csv", "--out", tmp_path / "x.png")
     assert "not complete: A-v0, ESAC, seed 1" in drawn.err
-    assert "omplete" not in call("results table", stored(path, study())).out
+    assert "omplete" not in tabled(study()).out
 
 
-def test_long_times_have_no_exponents(tmp_path, call):
+def test_long_times_have_no_exponents(tabled):
     rows = history("ES", 0, [(900, 100, 1, None), (950, 1500, 2, None), (990, 1634, None, None)])
-    path = stored(tmp_path / "r.csv", rows)
-    said = call("results table --seconds 2000", path).out
+    said = tabled(rows, "--seconds 2000").out
     assert "counted as they ended: 1 (1 of ES), after 1.63k s. The oldest figure" in said
     assert "there is from 130 s before" in said
 

@@ -9,7 +9,7 @@ import sys
 from unittest.mock import Mock
 
 import pytest
-from commands import tool
+from commands import actions, tool
 from conftest import ROOT, TINY_ES, command, finish
 from short_runs import failing
 
@@ -45,13 +45,12 @@ def test_what_no_task_is_made_with_is_measured_with_nothing(call, given):
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"run"}))
 def test_an_option_of_several_values_may_be_repeated(name):
     """The last one alone counted: `sweep --tasks A --tasks B` had no runs of A."""
-    lines, several = [command_line(name)], []
-    for line in lines:
-        for action in line._actions:
-            lines += getattr(action, "choices", None).values() if action.nargs == "A..." else []
-            if action.option_strings and action.nargs in ("+", "*"):
-                several.append(type(action).__name__)
-    assert {*several} <= {"_ExtendAction", "_AppendAction"}
+    several = {
+        type(action).__name__
+        for action in actions(command_line(name))
+        if action.option_strings and action.nargs in ("+", "*")
+    }
+    assert several <= {"_ExtendAction", "_AppendAction"}
     assert several or name not in ("sweep", "experiment", "results", "summary")
 
 

@@ -10,19 +10,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROOT
-from growing_runs import make
-from run_files import publish
+from growing_runs import going, make
+from run_files import publish, young
 
 from esac_mpi import config as configuration
 from esac_mpi.analysis.comparison import configurations
 from esac_mpi.analysis.measures import PARTS
 from esac_mpi.config import Config
-from esac_mpi.record import Run, read
+from esac_mpi.record import read
 
 
 def test_summary(tmp_path, call):
-    make(tmp_path / "a").close()
-    result = json.loads(call("summary", tmp_path / "a", "--json").out)
+    result = json.loads(call("summary", make(tmp_path / "a"), "--json").out)
     expected = {
         "status": "complete", "algorithm": "esac", "task": "HalfCheetah-v5", "seed": 0,
         "ranks": 2, "generation": 40,
@@ -53,7 +52,7 @@ def test_every_part_of_a_generation_is_told_by_its_name():
 
 
 def test_evaluation_off_schedule_is_counted_and_final(tmp_path, call):
-    run = make(tmp_path / "a", generations=42)
+    run = going(tmp_path / "a", generations=42)
     columns = {"evaluation_theta_es": np.full(10, 1300.0), "evaluation_sac": np.full(10, 1250.0)}
     run.final({"generation": np.array(42), "env_steps_evaluation": np.array(7), **columns})
     run.close()
@@ -69,7 +68,7 @@ def test_evaluation_off_schedule_is_counted_and_final(tmp_path, call):
 )
 @pytest.mark.parametrize("command", ["summary", "watch --once"])
 def test_what_is_wrong_with_a_status_is_said_once(tmp_path, call, caplog, text, said, command):
-    make(tmp_path / "a").close()
+    make(tmp_path / "a")
     (tmp_path / "a/status.json").write_text(text)
     assert "unknown" in call(command, tmp_path / "a").out
     (told,) = caplog.messages
@@ -77,26 +76,22 @@ def test_what_is_wrong_with_a_status_is_said_once(tmp_path, call, caplog, text, 
 
 
 def test_summary_of_young_old_and_foreign_directories(tmp_path, call):
-    Run.begin(tmp_path / "young", Config(), {}).close()
-    make(tmp_path / "stopped", "es", status="requeue").close()
     (tmp_path / "mine").mkdir()
-    places = [tmp_path / name for name in ("young", "stopped", "mine")]
-    said = call("summary", *places, "--json", code=2)
+    places = young(tmp_path / "young"), make(tmp_path / "stopped", "es", status="requeue")
+    said = call("summary", *places, tmp_path / "mine", "--json", code=2)
     assert "mine: not a run directory" in said.err
-    young, stopped = map(json.loads, said.out.splitlines())
+    first, stopped = map(json.loads, said.out.splitlines())
     names = ("generation", "best_return", "parallel_efficiency")
-    assert [young[name] for name in names] == [0, None, None]
+    assert [first[name] for name in names] == [0, None, None]
     found = [stopped[name] for name in ("status", "final_return", "sigma")]
     assert found == ["requeue", None, 0.005]
     assert stopped["last_evaluation"]["sac"] is None
 
 
 def test_the_table_is_sorted_aligned_and_counted(tmp_path, call):
-    Run.begin(tmp_path / "young", Config(), {}).close()
-    make(tmp_path / "b", "es", status="requeue").close()
-    make(tmp_path / "a", seed=10).close()
-    make(tmp_path / "c", seed=2, task="Ant-v5").close()
-    places = [tmp_path / name for name in ("young", "b", "a", "c", "nothing")]
+    places = young(tmp_path / "young"), make(tmp_path / "b", "es", status="requeue")
+    places += make(tmp_path / "a", seed=10), make(tmp_path / "c", seed=2, task="Ant-v5")
+    places += (tmp_path / "nothing",)
     header, *rows, footer = call("summary", *places, code=2).out.splitlines()
     # by task, algorithm, seed as a number
     assert [Path(row.split()[-1]).name for row in rows] == ["c", "b", "young", "a"]
@@ -109,10 +104,10 @@ def test_the_table_is_sorted_aligned_and_counted(tmp_path, call):
 
 
 def test_many_runs(tmp_path, call, monkeypatch):
-    make(tmp_path / "0", generations=5, status="failed").close()
-    paths = [tmp_path / "0", *(tmp_path / f"{number}" for number in range(1, 20))]
+    first = make(tmp_path / "0", generations=5, status="failed")
+    paths = [first, *(tmp_path / f"{number}" for number in range(1, 20))]
     for path in paths[1:]:
-        shutil.copytree(paths[0], path)
+        shutil.copytree(first, path)
     (tmp_path / "link").symlink_to(paths[1])
     paths.append(tmp_path / "link")  # one of them once more
     *lines, footer = call("summary", *paths).out.splitlines()
@@ -126,8 +121,7 @@ def test_many_runs(tmp_path, call, monkeypatch):
 
 def test_a_single_run_says_where_time_went_and_how_to_resume(tmp_path, monkeypatch, call):
     monkeypatch.chdir(tmp_path)
-    place = tmp_path / "a b"
-    make(place, status="requeue").close()
+    place = make(tmp_path / "a b", status="requeue")
     *_, time, resume = call("summary", place).out.splitlines()
     assert time == "time: evaluate 5 %, other 95 %"
     expected = f"mpirun -n 2 python -m esac_mpi '{place}/config.toml'"
@@ -136,8 +130,8 @@ def test_a_single_run_says_where_time_went_and_how_to_resume(tmp_path, monkeypat
 
 
 def test_the_command_to_resume_continues_from_anywhere(tmp_path, monkeypatch, call):
-    make(tmp_path / "runs/a", status="requeue").close()
-    make(tmp_path / "runs/b", status="complete").close()
+    make(tmp_path / "runs/a", status="requeue")
+    make(tmp_path / "runs/b", status="complete")
     monkeypatch.chdir(tmp_path)
     own = "mpirun -n 2 python -m esac_mpi runs/a/config.toml\n"
     assert call("summary", "runs/a", "runs/b", "--resume").out == own
@@ -165,9 +159,9 @@ def alter(path, generation, name, value, member=None):
 
 
 def test_compare_equal_runs(tmp_path, compared):
-    make(tmp_path / "a", ranks=1, cpu="one", versions="numpy 2.4.6, torch 2.13.0").close()
+    make(tmp_path / "a", ranks=1, cpu="one", versions="numpy 2.4.6, torch 2.13.0")
     about = {"ranks": 3, "cpu": "two", "versions": "numpy 2.5.0, torch 2.13.0"}
-    make(tmp_path / "b", generations=43, **about).close()
+    make(tmp_path / "b", generations=43, **about)
     # a nan of other bits
     alter(tmp_path / "b", 3, "metrics/evaluation_sac", np.copysign(np.nan, -1), 0)
     said = compared(0)
@@ -179,8 +173,8 @@ def test_compare_equal_runs(tmp_path, compared):
 
 
 def test_compare_finds_where_bits_part(tmp_path, compared):
-    make(tmp_path / "a").close()
-    make(tmp_path / "b").close()
+    make(tmp_path / "a")
+    make(tmp_path / "b")
     value = read(tmp_path / "a/metrics.h5")[0]["metrics/fitness"][16, 3]
     least = np.nextafter(value, 2000)  # the least change there is
     alter(tmp_path / "b", 17, "metrics/fitness", least, 3)
@@ -194,8 +188,8 @@ def test_compare_finds_where_bits_part(tmp_path, compared):
 
 
 def test_compare_states(tmp_path, compared):
-    make(tmp_path / "a").close()
-    make(tmp_path / "b").close()
+    make(tmp_path / "a")
+    make(tmp_path / "b")
     arrays, attributes = read(tmp_path / "b/metrics.h5")
     publish(tmp_path / "b/metrics.h5", arrays, {**attributes, "state_sha256": "0" * 64})
     said = compared(1)
@@ -213,11 +207,11 @@ def test_compare_marks_the_settings_that_decide_no_bits(kernels, free):
 
 
 def test_compare_runs_of_other_settings(tmp_path, compared):
-    make(tmp_path / "a", generations=7).close()
-    make(tmp_path / "b", "es", seed=1, generations=7).close()
+    make(tmp_path / "a", generations=7)
+    make(tmp_path / "b", "es", seed=1, generations=7)
     said = compared(1)
     assert "  algorithm: esac -> es\n  seed: 0 -> 1\n" in said
     assert "different from the first generation on; " in said
     assert "only in A: metrics/evaluation_sac\n" in said
-    Run.begin(tmp_path / "young", Config(), {}).close()
+    young(tmp_path / "young")
     assert "no generation is published in both" in compared(2, other="young")

@@ -13,14 +13,14 @@ from commands import actions
 from conftest import ROOT, finish
 from figure_runs import make as figured
 from growing_runs import make
+from run_files import young
 from short_runs import flip
 
 from esac_mpi import record
 from esac_mpi.analysis.command import print_all
 from esac_mpi.commands import NAMES, summary
 from esac_mpi.commands.__main__ import command_line, main
-from esac_mpi.config import Config
-from esac_mpi.record import Run, Unreadable
+from esac_mpi.record import Unreadable
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,7 +57,7 @@ sys.exit(any([main(line.split()) for line in {lines!r}]))
 @pytest.mark.slow
 def test_commands_of_analysis_need_no_mpi_torch_or_simulator(tmp_path):
     pytest.importorskip("matplotlib.font_manager")  # which says so where it makes its cache first
-    make(tmp_path / "a", generations=10).close()
+    make(tmp_path / "a", generations=10)
     figured(tmp_path / "b")
     files = (ROOT / "esac_mpi/analysis").rglob("*.py")
     modules = [path.relative_to(ROOT).with_suffix("") for path in files if path.stem[0] != "_"]
@@ -89,9 +89,9 @@ READERS = ["summary", "watch --once", "summary --compare", "plot", "table"]
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, call, name):
-    make(tmp_path / "good", generations=2).close()
+    make(tmp_path / "good", generations=2)
     monkeypatch.setattr(record.files, "SCHEMA", 9 if name == "newer" else record.files.SCHEMA)
-    make(tmp_path / "newer", generations=2).close()
+    make(tmp_path / "newer", generations=2)
     monkeypatch.undo()
     shutil.copytree(tmp_path / "good", tmp_path / "short")
     for file in (tmp_path / "short").glob("*.h5"):
@@ -113,7 +113,7 @@ def test_bad_input_is_one_clear_sentence(tmp_path, monkeypatch, call, name):
 def test_a_run_that_is_damaged_within_hides_no_other(tmp_path, monkeypatch, call, line):
     monkeypatch.setattr(record.history, "SEGMENT_BYTES", 1)
     for name in ("bad", "good"):
-        make(tmp_path / name, "es", generations=4).close()
+        make(tmp_path / name, "es", generations=4)
     segment = next((tmp_path / "bad/history").iterdir())
     flip(segment)
     said = call(line, tmp_path / "bad", tmp_path / "good", code=65)
@@ -224,9 +224,13 @@ UNREAD = {
         "--what ends does not read --ranks, --seeds, --x",
     "plot --what updates --field zeta": "--what updates does not read --field",
     "plot --measure best --normalise": "--what return does not read --measure, --normalise",
-    "summary a --compare --status failed": "--compare does not read --status",
+    "summary --status failed --compare": "--compare does not read --status",
     "watch --once --every 9": "--once does not read --every",
 }  # fmt: skip
+
+
+def test_a_run_is_compared_with_another_one(call):
+    assert call("summary --compare nowhere", code=2) == ("", "--compare needs two runs or more\n")
 
 
 @pytest.mark.parametrize("line", UNREAD)
@@ -257,10 +261,10 @@ def test_an_option_of_before_is_told_what_there_is_in_its_place(call, line, inst
 
 
 def test_a_run_without_anything_to_show_yet(tmp_path, call):
-    Run.begin(tmp_path / "a", Config(), {}).close()
+    run = young(tmp_path / "a")
     whats = ("losses", "sensitivity --field sigma", "scaling")
     for line in ("plot", "table", *(f"plot --what {what}" for what in whats)):
-        told = call(line, tmp_path / "a", code=2).err.splitlines()[-1]
+        told = call(line, run, code=2).err.splitlines()[-1]
         assert "yet" in told or "no measured run" in told, line
 
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 import pytest
 from commands import begun
 from conftest import environment
-from growing_runs import make, one_more
+from growing_runs import going, make, one_more
+from run_files import young
 
 from esac_mpi.analysis.followed import Followed
-from esac_mpi.config import Config
-from esac_mpi.record import Run, lock, reading
+from esac_mpi.record import lock, reading
 
 
 @pytest.fixture(autouse=True)
@@ -25,8 +25,8 @@ def wide(monkeypatch):
 
 
 def test_watch_shows_one_run(tmp_path, call):
-    make(tmp_path / "a", status="requeue", command="python -m esac_mpi").close()
-    said = call("watch", tmp_path / "a", "--once")
+    run = make(tmp_path / "a", status="requeue", command="python -m esac_mpi")
+    said = call("watch", run, "--once")
     shown = {line[:15].strip(): line[15:].strip() for line in said.out.splitlines()}
     expected = {
         "job": "esac on HalfCheetah-v5, seed 0",
@@ -47,19 +47,17 @@ def test_watch_shows_one_run(tmp_path, call):
 
 
 def test_a_run_that_has_saved_nothing_has_no_age(tmp_path, call):
-    Run.begin(tmp_path / "young", Config(), {}).close()
-    said = call("watch", tmp_path / "young", "--once").out
+    said = call("watch", young(tmp_path / "young"), "--once").out
     assert re.findall(r"last (?:row|checkpoint) +(\S.*?) *$", said, re.M) == ["-", "-"]
 
 
 def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
-    make(tmp_path / "done").close()
-    make(tmp_path / "killed", status="running").close()
-    status = json.loads((tmp_path / "killed/status.json").read_text())
-    (tmp_path / "killed/status.json").write_text(json.dumps({**status, "pid": 2**22 + 1}))
-    held = make(tmp_path / "held", status="running")
+    killed = make(tmp_path / "killed", status="running")
+    status = json.loads((killed / "status.json").read_text())
+    (killed / "status.json").write_text(json.dumps({**status, "pid": 2**22 + 1}))
+    held = going(tmp_path / "held", status="running")
     os.utime(tmp_path / "held/metrics.h5", (0, 0))
-    places = [tmp_path / name for name in ("done", "killed", "held", "nothing")]
+    places = make(tmp_path / "done"), killed, held.path, tmp_path / "nothing"
     said = call("watch", *places, "--once", code=2)
     held.close()
     assert "nothing: no such directory" in said.err
@@ -79,9 +77,8 @@ def test_watch_shows_several_runs_and_names_the_bad_ones(tmp_path, call):
 def test_a_pipe_gets_whole_lines(tmp_path, call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on many a build server
-    places = [tmp_path / name for name in ("a", "b")]
-    for place in places:
-        make(place, status="requeue", command="python -m esac_mpi").close()
+    about = {"status": "requeue", "command": "python -m esac_mpi"}
+    places = [make(tmp_path / name, **about) for name in ("a", "b")]
     resume = f"go on with: mpirun -n 2 python -m esac_mpi {places[0]}/config.toml"
     assert any(line.endswith(resume) for line in call("watch", places[0], "--once").out.split("\n"))
     _, header, *rows = call("watch", *places).out.splitlines()
@@ -114,7 +111,7 @@ def live(path):
 
 @pytest.mark.slow
 def test_watch_follows_a_run_to_its_end(tmp_path):
-    run = make(tmp_path / "a", generations=4, status="running")
+    run = going(tmp_path / "a", generations=4, status="running")
     process, read = live(tmp_path / "a")
     assert "running" in read(until="last checkpoint")
     one_more(run)
@@ -133,18 +130,18 @@ def test_no_look_is_for_ever_away(call, line):
 
 
 def test_a_single_run_of_another_status_is_not_shown(tmp_path, call):
-    make(tmp_path / "a", status="requeue").close()
-    assert call("watch --once", tmp_path / "a", "--status=failed").out == "1 requeue; 0 chosen\n"
+    run = make(tmp_path / "a", status="requeue")
+    assert call("watch --once", run, "--status=failed").out == "1 requeue; 0 chosen\n"
 
 
 def test_a_status_of_any_text_is_shown(tmp_path, call):
-    make(tmp_path / "a").close()
+    make(tmp_path / "a")
     (tmp_path / "a/status.json").write_text('{"status": "[/x]"}')
     assert "[/x]" in call("watch --once", tmp_path / "a").out
 
 
 def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypatch):
-    run = make(tmp_path / "a", generations=4, status="running")
+    run = going(tmp_path / "a", generations=4, status="running")
     watched = Followed([tmp_path / "a"])
     monkeypatch.setattr(reading.os, "getpid", lambda: -1)  # as another process sees it
     monkeypatch.setattr(lock, "is_free", lambda path: False)
@@ -162,7 +159,7 @@ def test_a_run_that_ends_between_two_looks_is_read_once_more(tmp_path, monkeypat
 
 @pytest.mark.slow
 def test_watch_gives_a_pipe_the_last_view(tmp_path):
-    run = make(tmp_path / "a", generations=4, status="running")
+    run = going(tmp_path / "a", generations=4, status="running")
     process = begun("watch", tmp_path / "a", "--every=0.2", stdout=subprocess.PIPE, text=True)
     one_more(run)
     run.status("complete", 5)
@@ -174,7 +171,7 @@ def test_watch_gives_a_pipe_the_last_view(tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_leaves_the_terminal_clean(tmp_path):
-    run = make(tmp_path / "a", status="running")
+    run = going(tmp_path / "a", status="running")
     process, read = live(tmp_path / "a")
     shown = read(until="last checkpoint")
     process.send_signal(signal.SIGINT)

@@ -75,7 +75,7 @@ UNREAD = ["summary RUN", "run --help", "experiment list", EVALUATE, "--help"]
     ],
 )  # fmt: skip
 def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, tmp_path):
-    make(tmp_path / "a").close()
+    make(tmp_path / "a")
     code, errors = called(output, *words.replace("RUN", str(tmp_path / "a")).split())
     lost = output == "full" and "RUN" in words
     assert code == (74 if lost else 0)
@@ -85,7 +85,7 @@ def test_a_command_that_nobody_can_read_ends_without_a_traceback(output, words, 
 
 @pytest.mark.parametrize("output", ["no reader", "full"])
 def test_what_went_wrong_is_the_exit_code_whoever_reads(output, tmp_path):
-    make(tmp_path / "a").close()
+    make(tmp_path / "a")
     words = "summary", tmp_path / "a", tmp_path / "nowhere"
     assert called(output, *words, PYTHONUNBUFFERED="")[0] == 2
 

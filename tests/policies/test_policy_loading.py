@@ -12,8 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROOT, finish
-from growing_runs import make
-from run_files import publish
+from run_files import publish, young
 from saved_policies import LINEAR, NORMALISER, NORMED, THETA, constant, hidden, save
 
 from esac_mpi import Policy, envs
@@ -213,9 +212,8 @@ def test_what_is_not_a_policy_is_refused_in_a_sentence(tmp_path, message):
 @pytest.mark.parametrize("command", ["evaluate", "export --format npz", "render"])
 def test_where_no_policy_is_there_is_nothing_to_show(tmp_path, monkeypatch, call, command):
     monkeypatch.setattr(stage, "choose_gl", lambda: None)
-    make(tmp_path).close()  # a run without an evaluation
     name, *more = command.split()
-    said = call(name, tmp_path, *more, code=2).err
+    said = call(name, young(tmp_path), *more, code=2).err  # a run without an evaluation
     assert said == f"{tmp_path}: no policy.h5 in it; a run writes one at its first evaluation\n"
     said = call(name, tmp_path / "nowhere", *more, code=2).err
     assert said == f"{tmp_path / 'nowhere'}: No such file or directory\n"

@@ -4,7 +4,7 @@ import numpy as np
 from run_files import write
 
 
-def make(
+def going(
     path,
     algorithm="esac",
     seed=0,
@@ -14,7 +14,7 @@ def make(
     every=5,
     **provenance,
 ):
-    """Leave a run behind whose returns grow to 30 * generations."""
+    """Write a run whose returns grow to 30 * generations; return it, held."""
     random, best, rows = np.random.default_rng(seed), -np.inf, []
     for g in range(1, generations + 1):
         centre = 30 * g + 5 * seed
@@ -36,6 +36,13 @@ def make(
         rows.append(({**row, "best_return": best}, timing))
     settings = {"algorithm": algorithm, "seed": seed, "task.id": task}
     return write(path, rows, settings, {"ranks": 2, "hosts": "node1", **provenance}, status)
+
+
+def make(*about, **more):
+    """Leave such a run behind, by what `going` takes; return its path."""
+    run = going(*about, **more)
+    run.close()
+    return run.path
 
 
 def one_more(run):

@@ -32,6 +32,12 @@ def leave(*arguments, **options):
     return Run.open(run.path)
 
 
+def young(path):
+    """Leave a run behind that has published nothing; return its path."""
+    Run.begin(path, Config(), {}).close()
+    return path
+
+
 def publish(path, arrays, attributes, previous=False):
     """Replace a file by one of these arrays and attributes, as runs publish theirs."""
     replace(path, image(arrays, attributes).parts, previous)
