@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -229,6 +229,15 @@ def world():
     only = World(MPI.COMM_SELF)
     yield only
     only.free()
+
+
+@pytest.fixture
+def begin():
+    """Begin a run of record alone, as short_runs.begin does; it is let go of at the test's end."""
+    import short_runs
+
+    with ExitStack() as held:
+        yield lambda *given, **more: held.enter_context(closing(short_runs.begin(*given, **more)))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import LEARNER, PHASES, POPULATION, ROOT, ROUTINE, STRATEGY, TASK, finish
-from read_runs import make
+from short_runs import make
 from small_runs import OPTIONS as POPULATIONS
 from words import of_table, words
 
@@ -68,9 +68,8 @@ def fresh(tmp_path_factory):
 
 
 def test_the_policy_is_read_with_its_attributes(tmp_path, fresh):
-    run = make(tmp_path)
+    make(tmp_path)
     assert Run.open(tmp_path).policy is None
-    run.close()
     arrays, attributes = Run.open(fresh / "sac").policy
     assert arrays["theta"].shape == (3 * 8 + 8 + 8 * 8 + 8 + (8 + 3) * 3 + 3,)
     assert (attributes["task"], attributes["policy"]) == ("CyclicMDP-v0", "sac")

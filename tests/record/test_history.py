@@ -6,7 +6,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from short_runs import begin, flip, grow, row, snapshot, state
+from short_runs import flip, grow, make, row, save, snapshot
 
 from esac_mpi import record
 from esac_mpi.record import Columns, Run, Unreadable, history, read
@@ -20,20 +20,6 @@ def short(monkeypatch):
     monkeypatch.setattr(history, "SEGMENT_BYTES", 10 * ROW)
 
 
-def checkpointed(run, generation):
-    run.checkpoint(generation, state(generation), {})
-
-
-def make(path, *stops):
-    """Leave a run behind with a checkpoint at each of these generations."""
-    run = begin(path)
-    for stop in stops:
-        grow(run, run.generations, stop)
-        checkpointed(run, stop)
-    run.status("requeue", stops[-1])
-    run.close()
-
-
 def segments(path):
     return sorted(int(file.name.split("-")[1]) for file in (path / "history").iterdir())
 
@@ -45,6 +31,11 @@ def expected(generations):
         "metrics/fitness": g[:, None] + np.arange(4.0),
         "timing/wall_seconds": 2.0 * g,
     }
+
+
+def assert_whole(columns, generations):
+    for name, column in expected(generations).items():
+        np.testing.assert_array_equal(columns[name][:], column)
 
 
 def test_whole_columns_for_every_reader(tmp_path, short, monkeypatch):
@@ -85,11 +76,10 @@ def test_every_file_that_names_segments_has_the_whole_history(tmp_path, short, c
     assert (opened.generation, opened.provenance["checkpoint_generation"]) == (rows, rows)
     assert caplog.text.count("truncated") == len(damaged)
     assert "state/theta_es" not in opened.columns
-    for name, column in expected(rows).items():
-        np.testing.assert_array_equal(opened.columns[name], column)
+    assert_whole(opened.columns, rows)
 
 
-def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short):
+def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short, begin):
     for stops in ((57,), (10, 11, 30, 31, 57), (3, 57)):
         path = tmp_path / str(len(stops))
         for stop in stops:
@@ -98,19 +88,18 @@ def test_a_resumed_run_has_the_columns_of_a_straight_one(tmp_path, short):
             assert run.last_row()["generation"] == stop - 1
             assert run.wall_seconds == 2.0 * (stop - 1)
             run.publish_metrics(force=True)
-            checkpointed(run, stop)
+            save(run, stop)
             grow(run, stop, stop + 25)  # lost: later than the checkpoint
             run.publish_metrics(force=True)
             run.close()
         run = begin(path)
         assert (run.generations, run.dropped) == (57, 25)
-        checkpointed(run, 57)
+        save(run, 57)
         run.close()
-        for name, column in expected(57).items():
-            np.testing.assert_array_equal(Run.open(path).columns[name], column)
+        assert_whole(Run.open(path).columns, 57)
 
 
-def test_segments_that_nothing_names_are_deleted(tmp_path, short):
+def test_segments_that_nothing_names_are_deleted(tmp_path, short, begin):
     make(tmp_path, 34)
     kept = segments(tmp_path)
     run = begin(tmp_path)
@@ -122,14 +111,13 @@ def test_segments_that_nothing_names_are_deleted(tmp_path, short):
     # killed before a checkpoint: metrics.h5 is ahead, and readable until it is published anew
     run = begin(tmp_path)
     assert opened.columns["metrics/generation"].tolist() == list(range(60))
-    checkpointed(run, 34)
+    save(run, 34)
     assert segments(tmp_path) == kept
     named = {segment.name.split("/")[1] for segment in run._history.closed}
     assert {file.name for file in (tmp_path / "history").iterdir()} <= named
-    run.close()
 
 
-def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, short, caplog):
+def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, short, caplog, begin):
     make(tmp_path, 34, 57)
     flip(tmp_path / "checkpoint.h5")
     run = begin(tmp_path)
@@ -138,15 +126,14 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before(tmp_path, short
     assert (run.generations, run.dropped) == (34, 23)
     assert "checkpoint.h5: damaged" in caplog.text
     assert "generation 34" in caplog.text
-    grow(run, 34, 57)
-    checkpointed(run, 57)  # must not push the good one out by the bad one
+    save(run, 57)  # must not push the good one out by the bad one
     run.close()
     for name, rows in (("metrics.h5", 57), ("checkpoint.h5", 57), ("checkpoint_prev.h5", 34)):
         found = Columns(tmp_path / name)["metrics/generation"]
         np.testing.assert_array_equal(found, np.arange(rows))
 
 
-def test_a_segment_gone_or_truncated_is_named_at_the_start(tmp_path, short):
+def test_a_segment_gone_or_truncated_is_named_at_the_start(tmp_path, short, begin):
     make(tmp_path, 34, 57)
     segment = next((tmp_path / "history").glob("segment-00000001-*"))
     content = segment.read_bytes()
@@ -175,29 +162,25 @@ def test_a_damaged_segment_is_found_when_it_is_read(tmp_path, short):
             opened.columns["metrics/generation"]
 
 
-def test_a_reader_of_before_keeps_its_rows_while_segments_close(tmp_path, short):
+def test_a_reader_of_before_keeps_its_rows_while_segments_close(tmp_path, short, begin):
     run = begin(tmp_path)
-    grow(run, 0, 8)
-    checkpointed(run, 8)
+    save(run, 8)
     young = Run.open(tmp_path)
-    grow(run, 8, 57)
-    checkpointed(run, 57)
+    save(run, 57)
     run.final({"evaluation_sac": np.array([7.0, 9.0])})
     assert young.columns["metrics/generation"].tolist() == list(range(8))
     assert young.members("fitness").shape == (8, 4)
     older = Run.open(tmp_path)
     assert older.columns["final/evaluation_sac"].tolist() == [7, 9]
-    grow(run, 57, 90)
-    checkpointed(run, 90)
+    save(run, 90)
     np.testing.assert_array_equal(older.members("fitness"), expected(57)["metrics/fitness"])
-    run.close()
 
 
-def test_the_number_of_ranks_may_change_between_segments(tmp_path, short):
+def test_the_number_of_ranks_may_change_between_segments(tmp_path, short, begin):
     for start, ranks in ((0, 2), (20, 4), (40, 1), (60, 5)):
         run = begin(tmp_path)
         grow(run, start, min(start + 20, 70), ranks)
-        checkpointed(run, min(start + 20, 70))
+        save(run, min(start + 20, 70))
         run.close()
     columns = Run.open(tmp_path).columns
     with h5py.File(tmp_path / "metrics.h5") as file:
@@ -207,17 +190,16 @@ def test_the_number_of_ranks_may_change_between_segments(tmp_path, short):
             assert found == [2] * 20 + [4] * 20 + [1] * 20 + [5] * 10
 
 
-def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
+def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short, begin):
     run, written, sizes, kept = begin(tmp_path), [], [], []
     for generation in (200, 2000):
-        grow(run, run.generations, generation)
-        checkpointed(run, generation)
+        save(run, generation)
         grow(run, generation, generation + 1)
         columns = {name: id(column.base) for name, column in run._history.tail.items()}
         grow(run, generation + 1, generation + 8)
         # a row is written in place
         assert {name: id(column.base) for name, column in run._history.tail.items()} == columns
-        checkpointed(run, generation + 8)
+        save(run, generation + 8)
         written.append((run.checkpoint_bytes, len(segments(tmp_path))))
         names = len(read(tmp_path / "checkpoint.h5")[1]["history"])
         sizes.append((tmp_path / "checkpoint.h5").stat().st_size - names)
@@ -227,10 +209,9 @@ def test_cost_and_memory_are_those_of_a_young_run(tmp_path, short):
     more, segments_more = np.diff(written, axis=0)[0]
     # their names, in each of five columns and twice in the manifest
     assert more < 1200 * segments_more
-    run.close()
 
 
-def test_a_publication_maps_closed_segments_once(tmp_path, short, monkeypatch):
+def test_a_publication_maps_closed_segments_once(tmp_path, short, monkeypatch, begin):
     """All ranks wait while it does, a second for a hundred segments of forty columns."""
     add, mapped = record.files.Joined.add, []
 
@@ -241,13 +222,11 @@ def test_a_publication_maps_closed_segments_once(tmp_path, short, monkeypatch):
     monkeypatch.setattr(record.files.Joined, "add", noted)
     run = begin(tmp_path)
     for stop in (57, 58, 90, 91):
-        grow(run, run.generations, stop)
-        run.checkpoint(stop, state(stop), {})
+        save(run, stop)
     assert len(mapped) == len({*mapped}) == 5 * len(segments(tmp_path))  # columns each
-    run.close()
 
 
-def test_a_column_of_a_later_version_is_missing_in_earlier_rows(tmp_path, short):
+def test_a_column_of_a_later_version_is_missing_in_earlier_rows(tmp_path, short, begin):
     make(tmp_path, 57)
     run = begin(tmp_path)
     for g in range(57, 80):
@@ -255,27 +234,24 @@ def test_a_column_of_a_later_version_is_missing_in_earlier_rows(tmp_path, short)
         run.append({**metrics, "later": g}, {**times, "busy_mean": 0.5})
     with pytest.raises(ValueError, match="row names differ"):  # once only
         run.append({**metrics, "later": g, "more": 1}, {})
-    checkpointed(run, 80)
-    run.close()
+    save(run, 80)
     columns, least = Run.open(tmp_path).columns, np.iinfo(np.int64).min
     with h5py.File(tmp_path / "metrics.h5") as file:
         for found in (columns, file):
             assert found["metrics/later"][:].tolist() == [least] * 57 + list(range(57, 80))
             assert np.isnan(found["timing/busy_mean"][:]).tolist() == [True] * 57 + [False] * 23
             assert found["timing/busy_seconds"].shape == (80, 3)
-            for name, column in expected(80).items():
-                np.testing.assert_array_equal(found[name][:], column)
+            assert_whole(found, 80)
 
 
-def test_virtual_columns_of_every_kind(tmp_path, short):
+def test_virtual_columns_of_every_kind(tmp_path, short, begin):
     kinds = {"flag": np.array(True), "small": np.uint8(7), "none": np.zeros(0)}
     kinds |= {"one": np.float32(0.1), "table": np.ones((2, 3))}
     run = begin(tmp_path)
     for _ in range(30):
         run.append(kinds, {})
     run.publish_metrics(force=True)
-    checkpointed(run, 30)
-    run.close()
+    save(run, 30)
     columns = Run.open(tmp_path).columns
     assert run._history.closed
     with h5py.File(tmp_path / "metrics.h5") as file:

@@ -120,7 +120,7 @@ def test_the_file_before_is_kept(tmp_path, monkeypatch, hard_links):
 
 
 def test_reading_while_a_run_publishes(tmp_path):
-    make(tmp_path / "run", 2)
+    make(tmp_path / "run", 1, 2)
     code = f"""
 import numpy as np
 from esac_mpi.config import Config
@@ -128,7 +128,7 @@ from esac_mpi.record import Run
 run = Run.begin({str(tmp_path / "run")!r}, Config(), {{}})
 print("go", flush=True)
 for g in range(2, 10_000):
-    row = {{"generation": g, "fitness": np.arange(4.0) + g, "sigma": 0.5}}
+    row = {{"generation": g, "fitness": np.arange(4.0) + g, "sigma": g / 10}}
     run.append(row, {{"wall_seconds": g, "busy_seconds": np.ones(2)}})
     run.publish_metrics(force=True)
 """

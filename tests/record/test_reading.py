@@ -8,42 +8,49 @@ import sys
 
 import numpy as np
 import pytest
-from read_runs import damage, make
-from short_runs import elsewhere
+from short_runs import elsewhere, flip, make, row, save
 
 from esac_mpi import record
 from esac_mpi.config import Config, ConfigError, amend, read_toml
 from esac_mpi.record import Refused, Run, Unreadable
 
 
-def test_history_is_a_table_of_the_scalars(tmp_path, monkeypatch):
-    make(tmp_path, generation=np.array(3)).close()
+@pytest.fixture
+def evaluated(tmp_path, begin):
+    """Begin a run of three generations and a last evaluation."""
+    run = begin(tmp_path, amend(Config(), {"seed": 5}))
+    save(run, 3)
+    run.final({"generation": np.array(3), "evaluation_sac": np.array([7.0, 9.0])})
+    return run
+
+
+def test_history_is_a_table_of_the_scalars(tmp_path, evaluated, monkeypatch):
     frame = Run.open(tmp_path).history
-    assert (frame.index.name, frame.index.tolist()) == ("generation", [1, 2, 3])
+    assert (frame.index.name, frame.index.tolist()) == ("generation", [0, 1, 2])
     # not the members, nor what is under final/
     assert sorted(frame.columns) == ["sigma", "timing/wall_seconds"]
-    assert frame["sigma"].tolist() == [0.1, 0.2, 0.3]
-    assert frame.loc[2, "timing/wall_seconds"] == 2.0
+    assert frame["sigma"].tolist() == [0, 0.1, 0.2]
+    assert frame.loc[2, "timing/wall_seconds"] == 4.0
     monkeypatch.setitem(sys.modules, "pandas", None)
     run = Run.open(tmp_path)
     with pytest.raises(ImportError, match=r"pip install -c constraints\.txt -e '\.\[analysis\]'"):
         run.history  # noqa: B018
-    assert run.columns["metrics/sigma"][-1] == 0.3
+    assert run.columns["metrics/sigma"][-1] == 0.2
 
 
-def test_columns_are_all_arrays(tmp_path):
-    make(tmp_path, evaluation_sac=np.array([7.0, 9.0])).close()
+def test_columns_are_all_arrays(tmp_path, evaluated):
     run = Run.open(tmp_path)
     names = {f"metrics/{name}" for name in ("generation", "sigma", "fitness")}
-    assert set(run.columns) == names | {"timing/wall_seconds", "final/evaluation_sac"}
-    assert len(run.columns) == 5
+    names |= {"timing/wall_seconds", "timing/busy_seconds"}
+    assert set(run.columns) == names | {"final/generation", "final/evaluation_sac"}
+    assert len(run.columns) == 7
     assert run.columns["final/evaluation_sac"].tolist() == [7, 9]
     assert run.columns.get("metrics/winners") is None
     assert (run.provenance["ranks"], run.config.seed) == (2, 5)
 
 
 def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
-    make(tmp_path).close()
+    make(tmp_path)
     asked, array_of = [], record.files.array_of
     monkeypatch.setattr(
         record.files, "array_of", lambda file, name: asked.append(name) or array_of(file, name)
@@ -52,7 +59,7 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
     assert "metrics/fitness" in run.columns
     assert run.columns.keys() == Run.open(tmp_path).columns.keys()
     assert asked == []
-    assert run.members("fitness").tolist() == [[10 * g + i for i in range(4)] for g in (1, 2, 3)]
+    assert run.members("fitness").tolist() == [[g + i for i in range(4)] for g in range(3)]
     assert asked == ["metrics/fitness"]
     run.columns["metrics/sigma"], run.columns["timing/wall_seconds"]
     # small ones together, once
@@ -60,7 +67,7 @@ def test_members_are_read_only_when_asked_for(tmp_path, monkeypatch):
 
 
 def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
-    make(tmp_path).close()
+    make(tmp_path)
     run = Run.open(tmp_path)
     with pytest.raises(KeyError, match=r"metrics\.h5 \(schema 3\): no metrics/length_cap; it has "):
         run.columns["metrics/length_cap"]
@@ -72,39 +79,35 @@ def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
 
 def goes_on(run):
     """Publish a fourth generation."""
-    run.append({"generation": 4, "sigma": 0.4, "fitness": np.zeros(4)}, {"wall_seconds": 4.0})
+    run.append(*row(3))
     run.publish_metrics(force=True)
 
 
-def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path):
-    run = make(tmp_path)
+def test_a_run_that_goes_on_keeps_the_rows_it_was_opened_with(tmp_path, begin):
+    run = begin(tmp_path)
+    save(run, 3)
     opened = Run.open(tmp_path)
     goes_on(run)
-    assert opened.members("fitness").tolist()[-1] == [30, 31, 32, 33]
+    assert opened.members("fitness").tolist()[-1] == [2, 3, 4, 5]
     assert len(opened.history) == opened.generation == 3
     assert len(Run.open(tmp_path).history) == 4
-    run.close()
-    content = bytearray((tmp_path / "metrics.h5").read_bytes())
-    content[content.rindex(np.float64(31).tobytes())] ^= 1
-    (tmp_path / "metrics.h5").write_bytes(content)
+    flip(tmp_path / "metrics.h5")
     # what is published anew is verified anew
     with pytest.raises(Unreadable, match="its sha256 differs"):
         opened.members("fitness")
 
 
-def test_going_on_after_the_end_loses_the_final_evaluation_alone(tmp_path):
-    run = make(tmp_path, evaluation_sac=np.array([7.0, 9.0]))
+def test_going_on_after_the_end_loses_the_final_evaluation_alone(tmp_path, evaluated):
     opened = Run.open(tmp_path)
-    goes_on(run)
-    assert opened.history["sigma"].tolist() == [0.1, 0.2, 0.3]
+    goes_on(evaluated)
+    assert opened.history["sigma"].tolist() == [0, 0.1, 0.2]
     with pytest.raises(Unreadable, match="open it again"):
         opened.columns["final/evaluation_sac"]
-    run.close()
 
 
 def test_a_run_that_went_back_must_be_opened_again(tmp_path):
-    make(tmp_path / "a").close()
-    make(tmp_path / "b", generations=2).close()
+    make(tmp_path / "a")
+    make(tmp_path / "b", 2)
     opened = Run.open(tmp_path / "a")
     shutil.copy(tmp_path / "b/metrics.h5", tmp_path / "a/metrics.h5")
     with pytest.raises(Unreadable, match="open it again"):
@@ -126,7 +129,7 @@ def test_a_run_that_has_published_nothing_is_open_and_empty(tmp_path):
 
 def test_a_read_only_copy_is_read_without_a_trace(tmp_path):
     path = tmp_path / "a"
-    make(path).close()
+    make(path)
     for file in [*path.iterdir(), path]:
         file.chmod(0o555 if file.is_dir() else 0o444)
     before = sorted((file.name, file.stat().st_mtime_ns) for file in path.iterdir())
@@ -145,9 +148,7 @@ PIPES = ["run.lock", "metrics.h5", "checkpoint.h5", "policy.h5", "config.toml", 
 @pytest.mark.parametrize("name", PIPES)
 def test_what_may_have_no_end_is_not_read(tmp_path, kind, name):
     """A pipe or a device in place of a file: all else is read as without it."""
-    run = make(tmp_path)
-    run.checkpoint(3, {"theta_es": np.ones(3, np.float32)}, {})  # beside the previous one
-    run.close()
+    make(tmp_path, 3, 3)
     file = tmp_path / name
     file.unlink(missing_ok=True)
     kind(file)
@@ -166,7 +167,7 @@ def test_what_may_have_no_end_is_not_read(tmp_path, kind, name):
 def test_an_open_run_is_the_same_after_a_change_of_directory(tmp_path, monkeypatch):
     """Also where another run has that name in the new one."""
     for place in ("one", "other"):
-        make(tmp_path / place / "run", generations=3 + len(place) % 2).close()
+        make(tmp_path / place / "run", 3 + len(place) % 2)
     monkeypatch.chdir(tmp_path / "one")
     run, sent = Run.open("run"), pickle.dumps(Run.open("run"))
     monkeypatch.chdir(tmp_path / "other")
@@ -187,7 +188,7 @@ time.sleep(600)
 
 
 def test_files_locked_by_their_writer_are_read(tmp_path):
-    make(tmp_path).close()
+    make(tmp_path)
     files = [str(tmp_path / name) for name in ("metrics.h5", "checkpoint.h5", "run.lock")]
     with elsewhere(LOCKED.format(files=files)):
         with open(files[0], "rb") as file, pytest.raises(BlockingIOError):
@@ -198,7 +199,7 @@ def test_files_locked_by_their_writer_are_read(tmp_path):
 
 
 def test_bad_directories_are_named(tmp_path):
-    make(tmp_path / "runs/one").close()
+    make(tmp_path / "runs/one")
     (tmp_path / "runs/jobs.txt").touch()
     for place, told in (
         ("nowhere", "no such directory"),
@@ -212,8 +213,8 @@ def test_bad_directories_are_named(tmp_path):
         with pytest.raises(Refused) as refused:
             Run.open(tmp_path / place)
         assert str(refused.value) == f"{tmp_path / place}: {told}"
-    make(tmp_path / "short").close()
+    make(tmp_path / "short")
     for file in (tmp_path / "short").glob("*.h5"):
-        damage(file, 300)
+        os.truncate(file, 300)
     with pytest.raises(Unreadable, match=r"metrics\.h5: its first 512 bytes are damaged; .*check"):
         Run.open(tmp_path / "short")

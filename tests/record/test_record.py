@@ -6,14 +6,14 @@ import socket
 
 import numpy as np
 import pytest
-from short_runs import CONFIG, begin, flip, grow, make, row, snapshot, state
+from short_runs import CONFIG, flip, make, row, save, snapshot, state
 
 from esac_mpi import record
 from esac_mpi.config import Config, amend, read_toml, to_toml
 from esac_mpi.record import Refused, Run, Unreadable, read
 
 
-def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
+def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path, begin):
     path = tmp_path / "deep" / "run"
     run = begin(path)
     assert (run.restored, run.dropped, run.complete, run.wall_seconds) == (None, 0, False, 0)
@@ -25,10 +25,9 @@ def test_a_new_run_publishes_nothing_before_a_checkpoint(tmp_path):
     run.close()
     again = begin(path)  # a job killed before its first checkpoint starts again
     assert again.restored is None
-    again.close()
 
 
-def test_going_on_gives_back_everything(tmp_path):
+def test_going_on_gives_back_everything(tmp_path, begin):
     make(tmp_path)
     before = Run.open(tmp_path)
     (tmp_path / "metrics.h5.tmp.123").write_text("left over")
@@ -46,10 +45,9 @@ def test_going_on_gives_back_everything(tmp_path):
         np.testing.assert_array_equal(column, before.columns[name])
     assert run.last_row("fit")["fitness"].tolist() == [2, 3, 4, 5]
     assert run.wall_seconds == 4
-    run.close()
 
 
-def test_rows_must_agree_with_the_first(tmp_path):
+def test_rows_must_agree_with_the_first(tmp_path, begin):
     run = begin(tmp_path)
     metrics, timing = row(0)
     run.append(metrics, timing)
@@ -65,10 +63,9 @@ def test_rows_must_agree_with_the_first(tmp_path):
         run.append(metrics, {"wall_seconds": 1.0})
     # a refused row leaves nothing behind
     assert {len(column) for column in run._history.tail.values()} == {1}
-    run.close()
 
 
-def test_final_lasts_until_a_row_is_added(tmp_path):
+def test_final_lasts_until_a_row_is_added(tmp_path, begin):
     make(tmp_path)
     run = begin(tmp_path)
     run.final({"evaluation_sac": np.array([7.0, 9.0])})
@@ -78,15 +75,13 @@ def test_final_lasts_until_a_row_is_added(tmp_path):
     assert not any("final" in name for name in read(tmp_path / "checkpoint.h5")[0])
     again = begin(tmp_path)
     assert again.complete
-    again.checkpoint(3, state(3), {})
+    save(again, 3)
     assert "final/evaluation_sac" in Run.open(tmp_path).columns
-    again.append(*row(3))
-    again.checkpoint(4, state(4), {})
+    save(again, 4)
     assert "final/evaluation_sac" not in Run.open(tmp_path).columns
-    again.close()
 
 
-def test_other_settings_are_refused(tmp_path, caplog):
+def test_other_settings_are_refused(tmp_path, caplog, begin):
     make(tmp_path)
     before = snapshot(tmp_path)
     other = {"esac.sigma": 0.5, "seed": 7, "budget.generations": 9, "policy.hidden": (16, 8)}
@@ -105,7 +100,7 @@ def test_other_settings_are_refused(tmp_path, caplog):
     assert "learner.device was auto, is now cpu" in caplog.text
 
 
-def test_an_edited_config_is_named_where_its_settings_are_refused(tmp_path):
+def test_an_edited_config_is_named_where_its_settings_are_refused(tmp_path, begin):
     make(tmp_path)
     path, other = tmp_path / "config.toml", amend(CONFIG, {"seed": CONFIG.seed + 1})
     with pytest.raises(Refused, match="with its own settings"):
@@ -115,7 +110,7 @@ def test_an_edited_config_is_named_where_its_settings_are_refused(tmp_path):
         begin(tmp_path, other)
 
 
-def test_strange_directories_are_refused(tmp_path, monkeypatch):
+def test_strange_directories_are_refused(tmp_path, monkeypatch, begin):
     (tmp_path / "file").write_text("x")
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "mine").mkdir()
@@ -150,7 +145,7 @@ def test_settings_are_not_looked_for_where_no_file_can_be(tmp_path):
         record.settings_of(tmp_path / ("x" * 300))
 
 
-def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path):
+def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path, begin):
     run, hashes = begin(tmp_path), []
     for generation in (1, 1, 2):
         run.checkpoint(generation, state(generation), {"w": np.ones(2)})
@@ -161,10 +156,9 @@ def test_hashes_of_a_checkpoint_are_of_theta_and_state(tmp_path):
     assert one[0] != other[0]
     assert one[1] != other[1]
     assert one[0] == hashlib.sha256(np.full(5, 1, "<f4").tobytes()).hexdigest()
-    run.close()
 
 
-def test_without_a_readable_checkpoint_nothing_is_begun(tmp_path):
+def test_without_a_readable_checkpoint_nothing_is_begun(tmp_path, begin):
     make(tmp_path)
     flip(tmp_path / "checkpoint.h5")
     flip(tmp_path / "checkpoint_prev.h5")
@@ -180,14 +174,13 @@ def test_without_a_readable_checkpoint_nothing_is_begun(tmp_path):
             begin(tmp_path)
 
 
-def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
+def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path, begin):
     run = begin(tmp_path)
-    grow(run, 0, 2)
-    run.checkpoint(2, state(2), {})
+    save(run, 2)
     without = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
     pending = {"fitness": np.arange(4.0), "counters.env_steps": np.array(7)}
     pending["name"] = np.array("läufe")
-    run.checkpoint(2, state(2), {}, pending=pending)
+    save(run, 2, pending=pending)
     assert read(tmp_path / "checkpoint.h5")[1]["state_sha256"] == without
     run.checkpoint(3, state(3), {}, pending=pending)  # the third row was not made
     run.status("requeue", 3)
@@ -198,22 +191,18 @@ def test_pending_arrays_are_in_the_checkpoint_and_in_no_hash(tmp_path):
     assert again.restored.pending.keys() == pending.keys()
     for name, array in pending.items():
         np.testing.assert_array_equal(again.restored.pending[name], array)
-    grow(again, 2, 3)
-    again.checkpoint(3, state(3), {})
+    save(again, 3)
     again.close()
     last = begin(tmp_path)
     assert last.restored.pending == {}
     assert last._history.tail["metrics/generation"].tolist() == [0, 1, 2]
-    last.close()
 
 
-def test_pending_in_the_first_generation(tmp_path):
+def test_pending_in_the_first_generation(tmp_path, begin):
     run = begin(tmp_path)
     run.checkpoint(1, state(1), {}, pending={"fitness": np.zeros(4)})
     run.close()
     again = begin(tmp_path)
     assert again._history.tail == {}
-    grow(again, 0, 2)
-    again.checkpoint(2, state(2), {})
+    save(again, 2)
     assert Run.open(tmp_path).columns["metrics/generation"].tolist() == [0, 1]
-    again.close()

@@ -4,13 +4,15 @@ import errno
 import itertools
 import os
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from short_runs import Ring, begin, failing, flip, grow, state
+import short_runs
+from short_runs import Ring, failing, flip, grow, state
 
 from esac_mpi import record
 from esac_mpi.config import Config
@@ -25,40 +27,38 @@ class Theta:
     theta_es: np.ndarray
 
 
-def test_the_cost_of_a_checkpoint(tmp_path, short_segments):
+def test_the_cost_of_a_checkpoint(tmp_path, begin):
     run, replay = begin(tmp_path), Ring(100)
     assert (run.checkpoint_seconds, run.checkpoint_bytes) == (0, 0)
-    replay.add(95)
-    save(run, replay, 1)
+    save(run, replay, 1, 95)
     files = [p for p in tmp_path.rglob("*.h5") if p.name != "checkpoint_prev.h5"]
     assert len(files) == 9 + 2
     assert run.checkpoint_bytes == sum(p.stat().st_size for p in files)
     start = time.monotonic()
-    replay.add(5)  # one segment closes; nine need not be written again
-    save(run, replay, 2)
+    save(run, replay, 2, 5)  # one segment closes; nine need not be written again
     changed = [tmp_path / "checkpoint.h5", tmp_path / "metrics.h5", segment(tmp_path, 9)]
     assert run.checkpoint_bytes == sum(p.stat().st_size for p in changed)
     assert 0 < run.checkpoint_seconds <= time.monotonic() - start
-    run.close()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def short_segments(monkeypatch):
     monkeypatch.setattr(record.replays, "SEGMENT", 10)
 
 
-def save(run, replay, generation):
+def save(run, replay, generation, added=0):
+    """Make a checkpoint once the replay has so many more transitions; return its hash."""
+    replay.add(added)
     run.checkpoint(generation, state(generation), {}, replay)
     return read(run.path / "checkpoint.h5")[1]["state_sha256"]
 
 
 def saved_after(path, *added, capacity=100):
     """Leave a run behind that was saved whenever its replay had grown by so many."""
-    run, replay = begin(path), Ring(capacity)
-    for generation, count in enumerate(added, 1):
-        replay.add(count)
-        save(run, replay, generation)
-    run.close()
+    replay = Ring(capacity)
+    with closing(short_runs.begin(path)) as run:
+        for generation, count in enumerate(added, 1):
+            save(run, replay, generation, count)
     return replay
 
 
@@ -69,7 +69,7 @@ def segment(path, number):
 @pytest.mark.parametrize(
     "added", [[0], [4], [10], [25, 7, 9, 1], [25, 33], [50, 50, 3], [230], [9, 45, 6]]
 )
-def test_every_transition_of_the_replay_comes_back(tmp_path, short_segments, added):
+def test_every_transition_of_the_replay_comes_back(tmp_path, added, begin):
     replay = saved_after(tmp_path, *added, capacity=40)
     hashed = read(tmp_path / "checkpoint.h5")[1]["state_sha256"]
     again, restored = begin(tmp_path), Ring(40)
@@ -78,22 +78,20 @@ def test_every_transition_of_the_replay_comes_back(tmp_path, short_segments, add
     for name in replay.columns:
         np.testing.assert_array_equal(restored.columns[name], replay.columns[name])
     assert save(again, restored, len(added)) == hashed
-    again.close()
 
 
-def test_state_hash_does_not_depend_on_earlier_checkpoints(tmp_path, short_segments):
+def test_state_hash_does_not_depend_on_earlier_checkpoints(tmp_path, begin):
     hashes = set()
     for name, stops in {"often": range(1, 108, 3), "seldom": (55, 107), "once": (107,)}.items():
         run, replay = begin(tmp_path / name), Ring(40)
         for stop in [*stops, 107]:
-            replay.add(stop - replay.added)
-            saved = save(run, replay, 1)
+            saved = save(run, replay, 1, stop - replay.added)
         hashes.add(saved)
         run.close()
     assert len(hashes) == 1
 
 
-def test_unneeded_segments_are_deleted(tmp_path, short_segments):
+def test_unneeded_segments_are_deleted(tmp_path, begin):
     run, replay, folder = begin(tmp_path), Ring(40), tmp_path / "replay"
     folder.mkdir()
     # of a checkpoint that was never renamed
@@ -102,40 +100,34 @@ def test_unneeded_segments_are_deleted(tmp_path, short_segments):
     def indices():
         return sorted(int(p.name.split("-")[1]) for p in folder.iterdir())
 
-    replay.add(35)
-    save(run, replay, 1)
+    save(run, replay, 1, 35)
     assert indices() == [0, 1, 2]
     written = {p: p.stat().st_mtime_ns for p in folder.iterdir()}
-    replay.add(27)  # 62: the ring holds 22 .. 62
-    save(run, replay, 2)
+    save(run, replay, 2, 27)  # 62: the ring holds 22 .. 62
     assert indices() == [0, 1, 2, 3, 4, 5]  # the previous checkpoint names 0, 1, 2
     assert all(p.stat().st_mtime_ns == when for p, when in written.items())
     save(run, replay, 3)
     assert indices() == [2, 3, 4, 5]
-    run.close()
 
 
-def test_a_segment_that_somebody_deleted_is_published_again(tmp_path, short_segments):
+def test_a_segment_that_somebody_deleted_is_published_again(tmp_path, begin):
     """To make room, say, while the run has it in memory."""
     run, replay = begin(tmp_path), Ring(40)
     for generation, lost in enumerate([(), (0, 1), (3,)], 1):
         for number in lost:
             segment(tmp_path, number).unlink()
-        replay.add(25)
-        hashed = save(run, replay, generation)
+        hashed = save(run, replay, generation, 25)
     run.close()
     again, restored = begin(tmp_path), Ring(40)
     assert again.restored.generation == 3
     again.restore_replay(restored)
     np.testing.assert_array_equal(restored.columns["number"], replay.columns["number"])
     assert save(again, restored, 3) == hashed
-    again.close()
 
 
-def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, short_segments, monkeypatch):
+def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, monkeypatch, begin):
     run, replay = begin(tmp_path), Ring(40)
-    replay.add(35)
-    save(run, replay, 1)
+    save(run, replay, 1, 35)
     replay.add(27)
     honest, calls = record.files._sync_directory, itertools.count()
 
@@ -150,16 +142,12 @@ def test_segments_of_an_unconfirmed_checkpoint_are_kept(tmp_path, short_segments
             save(run, replay, 2)
     # renamed before that
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint.h5").generation == 2
-    replay.add(40)
-    save(run, replay, 3)
+    save(run, replay, 3, 40)
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 2
-    run.close()
 
 
 @pytest.mark.parametrize("first", [15, 0])
-def test_a_damaged_segment_falls_back_on_the_checkpoint_before(
-    tmp_path, short_segments, caplog, first
-):
+def test_a_damaged_segment_falls_back_on_the_checkpoint_before(tmp_path, caplog, first, begin):
     saved_after(tmp_path, first, 25 - first)
     flip(segment(tmp_path, 1))
     again, restored = begin(tmp_path), Ring(100)
@@ -171,10 +159,9 @@ def test_a_damaged_segment_falls_back_on_the_checkpoint_before(
     assert restored.added == first
     save(again, restored, 2)  # must not push the good one out by the bad one
     assert record.checkpoints.read_checkpoint(tmp_path / "checkpoint_prev.h5").generation == 1
-    again.close()
 
 
-def test_the_checkpoint_before_has_no_last_evaluation_of_the_newest(tmp_path, short_segments):
+def test_the_checkpoint_before_has_no_last_evaluation_of_the_newest(tmp_path, begin):
     run, replay = begin(tmp_path), Ring(100)
     for generation, count in ((1, 15), (2, 10)):
         replay.add(count)
@@ -188,10 +175,9 @@ def test_the_checkpoint_before_has_no_last_evaluation_of_the_newest(tmp_path, sh
     save(again, restored, 1)  # it stops before another row
     columns = Run.open(tmp_path).columns
     assert (columns.generations, "final/evaluation_sac" in columns) == (1, False)
-    again.close()
 
 
-def test_a_replay_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segments):
+def test_a_replay_damaged_in_both_checkpoints_is_unreadable(tmp_path, begin):
     saved_after(tmp_path, 15, 0)
     first = segment(tmp_path, 0)
     flip(first)
@@ -204,11 +190,10 @@ def test_a_replay_damaged_in_both_checkpoints_is_unreadable(tmp_path, short_segm
         begin(tmp_path)
 
 
-def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, short_segments, monkeypatch):
+def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, monkeypatch, begin):
     """What is to be deleted is deleted at the next checkpoint."""
     run, replay = begin(tmp_path), Ring(20)
-    replay.add(15)
-    save(run, replay, 1)
+    save(run, replay, 1, 15)
     replay.add(25)
     with monkeypatch.context() as m:
         m.setattr(Path, "glob", failing(errno.ESTALE))
@@ -217,10 +202,9 @@ def test_a_folder_that_cannot_be_listed_ends_no_run(tmp_path, short_segments, mo
     save(run, replay, 4)
     left = sorted(file.name[:16] for file in (tmp_path / "replay").iterdir())
     assert left == ["segment-00000002", "segment-00000003"]
-    run.close()
 
 
-def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch):
+def test_a_resume_reads_each_segment_once(tmp_path, monkeypatch, begin):
     saved_after(tmp_path, 35, capacity=40)
     seen, verify = [], record.files.verify
     monkeypatch.setattr(
@@ -233,7 +217,7 @@ def test_a_resume_reads_each_segment_once(tmp_path, short_segments, monkeypatch)
     assert read_once == sorted(os.listdir(tmp_path / "replay"))
 
 
-def test_state_and_learner_are_of_the_replays_checkpoint(tmp_path, short_segments):
+def test_state_and_learner_are_of_the_replays_checkpoint(tmp_path, begin):
     run, replay = begin(tmp_path), Ring(100)
     for generation, count in ((1, 15), (2, 10)):
         replay.add(count)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import CYCLIC_ES
-from short_runs import HOLD, begin, child, elsewhere, failing, make, snapshot, state
+from short_runs import HOLD, child, elsewhere, failing, make, snapshot, state
 from whole_runs import wait_for
 
 from esac_mpi import Config, record
@@ -17,16 +17,15 @@ from esac_mpi.record import Refused, Run, Unreadable, Unsaved
 from esac_mpi.training.active_run import check_directory_is_shared
 
 
-def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path):
+def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path, begin):
     with elsewhere(HOLD.format(path=str(tmp_path))) as process:
         Run.open(tmp_path).state  # noqa: B018  # reading does not disturb the lock
         before = snapshot(tmp_path)
         with pytest.raises(Refused, match=f"host {socket.gethostname()}, pid {process.pid}"):
             begin(tmp_path)
         assert snapshot(tmp_path) == before
-    run = begin(tmp_path)
+    begin(tmp_path)
     assert (tmp_path / "run.lock").read_text().split()[1] == str(os.getpid())
-    run.close()
 
 
 def keeps_others_out(path):
@@ -36,26 +35,24 @@ def keeps_others_out(path):
     return "BlockingIOError" in tried.communicate()[1]
 
 
-def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path):
+def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path, begin):
     """A process that closes a file lets go of its locks on it, however often it has it open."""
     run, rank = begin(tmp_path), {"node": 0, "local": 0, "hosts": ["here"]}
     exchanges = {"from_root": lambda value: value, "gather": lambda value: [value]}
     alone = SimpleNamespace(**rank, **exchanges, clock=time.monotonic)
     check_directory_is_shared(SimpleNamespace(run=run, world=alone))
     assert keeps_others_out(tmp_path)
-    run.close()
 
 
-def test_a_lock_that_a_reader_in_its_process_dropped_is_taken_again(tmp_path):
+def test_a_lock_that_a_reader_in_its_process_dropped_is_taken_again(tmp_path, begin):
     """As a callback does that copies the directory somewhere."""
     run = begin(tmp_path)
     (tmp_path / "run.lock").read_bytes()
     run.status("running", 0)
     assert keeps_others_out(tmp_path)
-    run.close()
 
 
-def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatch, caplog):
+def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatch, caplog, begin):
     slept = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append, time=time.time)
     monkeypatch.setattr(record.lock, "time", clock)
@@ -74,7 +71,7 @@ def test_a_batch_job_waits_for_the_end_of_the_run_before_it(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_directory_moved_aside_while_waited_for_is_refused(tmp_path, monkeypatch, there):
+def test_a_directory_moved_aside_while_waited_for_is_refused(tmp_path, monkeypatch, there, begin):
     path, honest = tmp_path / "run", record.lock.wait
     make(path)
 
@@ -120,7 +117,7 @@ ELSEWHERE = "elsewhere 77 2026-01-01T00:00:00\n"
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks):
+def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks, begin):
     """Locks may reach one host alone; its last touch says whether it lives."""
     make(tmp_path)
     if not locks:
@@ -149,30 +146,26 @@ def test_a_holder_elsewhere_is_refused_if_it_shows_life(tmp_path, request, locks
     assert contents(tmp_path) == before
 
 
-def test_without_locks_who_let_go_or_is_dead_holds_nobody_up(tmp_path, no_locks, monkeypatch):
+def test_without_locks_who_let_go_or_is_dead_holds_nobody_up(
+    tmp_path, no_locks, monkeypatch, begin
+):
     monkeypatch.setattr(record.lock.time, "sleep", lambda seconds: pytest.fail("it waited"))
     make(tmp_path)
     assert (tmp_path / "run.lock").read_bytes().isspace()
     begin(tmp_path).close()
     gone = subprocess.Popen(["true"])
     gone.wait()
-    for pid, free in ((os.getppid(), False), (gone.pid, True)):
+    # the last is a dead one's: in a container, say, numbers come again
+    for pid, ago, free in ((os.getppid(), 0, False), (gone.pid, 0, True), (os.getpid(), 130, True)):
         (tmp_path / "run.lock").write_text(f"{socket.gethostname()} {pid} 2026-01-01T00:00:00\n")
+        touched(tmp_path, ago)
         assert record.lock.is_free(tmp_path) == free
-    begin(tmp_path).close()
-
-
-def test_without_locks_a_dead_ones_number_holds_nothing(tmp_path, no_locks):
-    """In a container, say, where numbers come again."""
-    make(tmp_path)
-    holder = f"{socket.gethostname()} {os.getpid()} 2026-01-01T00:00:00\n"
-    (tmp_path / "run.lock").write_text(holder)
-    touched(tmp_path, ago=130)
-    begin(tmp_path).close()
+        if free:
+            begin(tmp_path).close()
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_a_run_touches_its_lock(tmp_path, monkeypatch, fresh):
+def test_a_run_touches_its_lock(tmp_path, monkeypatch, fresh, begin):
     monkeypatch.setattr("esac_mpi.record.lock.BEAT", 0.1)
     if fresh:
         make(tmp_path / "run")
@@ -193,7 +186,7 @@ def test_a_run_touches_its_lock(tmp_path, monkeypatch, fresh):
     assert not is_touched()
 
 
-def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch):
+def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch, begin):
     honest, others = record.lock.RunLock.claim, []
 
     def claim(held, *arguments, **more):
@@ -205,7 +198,6 @@ def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch):
     monkeypatch.setattr(record.lock.RunLock, "claim", claim)
     run = begin(tmp_path)
     assert run.restored.generation == Run.open(tmp_path).generation > 0
-    run.close()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +205,7 @@ def test_a_run_that_came_meanwhile_is_gone_on_with(tmp_path, monkeypatch):
     [(errno.ESTALE, Unsaved, Unsaved), (errno.EIO, Unreadable, Refused)],
 )
 def test_a_file_system_that_is_away_is_told_from_damage(
-    tmp_path, monkeypatch, number, unread, unchecked
+    tmp_path, monkeypatch, number, unread, unchecked, begin
 ):
     make(tmp_path)
     monkeypatch.setattr(record.files, "verify", failing(number))
@@ -224,7 +216,7 @@ def test_a_file_system_that_is_away_is_told_from_damage(
         begin(tmp_path)
 
 
-def test_a_history_on_a_file_system_that_is_away_is_waited_for(tmp_path, monkeypatch):
+def test_a_history_on_a_file_system_that_is_away_is_waited_for(tmp_path, monkeypatch, begin):
     """Its later rows may have an order that is to be kept."""
     make(tmp_path)
     honest, away = record.files.regular, failing(errno.ESTALE)
@@ -237,7 +229,7 @@ def test_a_history_on_a_file_system_that_is_away_is_waited_for(tmp_path, monkeyp
         begin(tmp_path)
 
 
-def test_a_file_that_may_not_be_read_or_written_is_named(tmp_path, monkeypatch):
+def test_a_file_that_may_not_be_read_or_written_is_named(tmp_path, monkeypatch, begin):
     """It may be another user's, in a directory that all may write.
 
     A newest checkpoint that one may not read is no damaged one, which an older one would replace.

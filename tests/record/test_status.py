@@ -1,7 +1,6 @@
 """status.json: how a run ended, and what it says to the next start; runs that can save nothing."""
 
 import errno
-import json
 import math
 import os
 import shutil
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import CYCLIC_ES
 from in_process import started
-from short_runs import HOLD, begin, elsewhere, failing, grow, make, state, statuses
+from short_runs import HOLD, elsewhere, failing, make, save, statuses
 
 from esac_mpi.config import Checkpoint
 from esac_mpi.host import run_directory
@@ -23,7 +22,7 @@ from esac_mpi.record.status import fail_from
 from esac_mpi.training import active_run
 
 
-def test_starts_without_progress_are_counted(tmp_path):
+def test_starts_without_progress_are_counted(tmp_path, begin):
     def started(number, since):
         run = begin(tmp_path)
         said = statuses(tmp_path)
@@ -34,14 +33,13 @@ def test_starts_without_progress_are_counted(tmp_path):
     for number in (1, 2, 3):
         started(number, 0).close()
     run = started(4, 0)
-    grow(run, 0, 2)
-    run.checkpoint(2, state(2), {})
+    save(run, 2)
     run.status("requeue", 2, best_return=7.5)
     run.close()
     for number in (1, 2):
         run = started(number, 2)
         assert statuses(tmp_path)["best_return"] == 7.5
-        run.checkpoint(2, state(2), {})  # of the same generation: no progress
+        save(run, 2)  # of the same generation: no progress
         run.close()
     run = started(3, 2)
     run.status("requeue", 2)
@@ -50,7 +48,7 @@ def test_starts_without_progress_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize(("end", "after"), [("failed", "running"), ("complete", "complete")])
-def test_starts_are_counted_anew_after_an_end_that_was_said(tmp_path, end, after):
+def test_starts_are_counted_anew_after_an_end_that_was_said(tmp_path, end, after, begin):
     make(tmp_path)
     for number in (1, 2, 3):
         run = begin(tmp_path)
@@ -60,10 +58,9 @@ def test_starts_are_counted_anew_after_an_end_that_was_said(tmp_path, end, after
         run.close()
     run = begin(tmp_path)
     assert (run.starts, statuses(tmp_path)["status"]) == (1, after)
-    run.close()
 
 
-def test_a_run_that_ended_without_a_word_is_named(tmp_path):
+def test_a_run_that_ended_without_a_word_is_named(tmp_path, begin):
     run = begin(tmp_path)
     assert run.died == ""
     run.status("running", 0)
@@ -76,10 +73,9 @@ def test_a_run_that_ended_without_a_word_is_named(tmp_path):
     run.close()
     run = begin(tmp_path)
     assert run.died == ""
-    run.close()
 
 
-def test_another_rank_says_that_a_run_failed(tmp_path):
+def test_another_rank_says_that_a_run_failed(tmp_path, begin):
     run = begin(tmp_path)
     run.status("running", 0, best_return=7.5)
     before = statuses(tmp_path)
@@ -91,10 +87,9 @@ def test_another_rank_says_that_a_run_failed(tmp_path):
     run.status("complete", 0)
     fail_from(tmp_path, run.token, 3, "a bug")  # and nothing after an end that was said
     assert (statuses(tmp_path)["status"], "reason" in statuses(tmp_path)) == ("complete", False)
-    run.close()
 
 
-def test_another_rank_has_a_temporary_file_of_its_own(tmp_path, monkeypatch):
+def test_another_rank_has_a_temporary_file_of_its_own(tmp_path, monkeypatch, begin):
     """Rank 0, on another host, may write by a process of the same number at the same moment."""
     run, written = begin(tmp_path), []
     monkeypatch.setattr(os, "replace", lambda old, new: written.append(str(old)))
@@ -102,10 +97,9 @@ def test_another_rank_has_a_temporary_file_of_its_own(tmp_path, monkeypatch):
     fail_from(tmp_path, run.token, 3, "a bug")
     monkeypatch.undo()
     assert len({*written}) == len(written) == 3
-    run.close()
 
 
-def test_a_status_that_cannot_be_replaced_does_not_stay(tmp_path, monkeypatch):
+def test_a_status_that_cannot_be_replaced_does_not_stay(tmp_path, monkeypatch, begin):
     make(tmp_path)
     run = begin(tmp_path)
     run.status("complete", 3)
@@ -117,14 +111,13 @@ def test_a_status_that_cannot_be_replaced_does_not_stay(tmp_path, monkeypatch):
     monkeypatch.undo()
     run.status("requeue", 3)
     assert statuses(tmp_path)["status"] == "requeue"
-    run.close()
 
 
 @pytest.mark.parametrize(
     "content",
     ["[1]", '{"status": 7, "starts": "x", "since": null}', "\xff", '{"status"', "[" * 5000],
 )
-def test_a_strange_status_file_is_no_obstacle(tmp_path, content):
+def test_a_strange_status_file_is_no_obstacle(tmp_path, content, begin):
     make(tmp_path)
     (tmp_path / "status.json").write_text(content, encoding="latin-1")
     run = begin(tmp_path)
@@ -133,12 +126,12 @@ def test_a_strange_status_file_is_no_obstacle(tmp_path, content):
     assert statuses(tmp_path)["starts"] == 1
 
 
-def test_status_json_has_the_run_in_plain_numbers(tmp_path):
+def test_status_json_has_the_run_in_plain_numbers(tmp_path, begin):
     make(tmp_path)
     run = begin(tmp_path)
     steps = {"population": np.int64(4)}
     run.status("running", 5, best_return=np.nan, env_steps=steps, final_return=np.float32(2))
-    status = json.loads((tmp_path / "status.json").read_text(), parse_constant=pytest.fail)
+    status = statuses(tmp_path)
     assert (status["status"], status["generation"], status["progress"]) == ("running", 5, 2)
     assert (status["best_return"], status["env_steps"]) == (None, {"population": 4})
     assert status["final_return"] == 2
@@ -147,7 +140,6 @@ def test_status_json_has_the_run_in_plain_numbers(tmp_path):
     assert "state_sha256" not in status  # generation 5 has no checkpoint
     run.status("requeue", 3)
     assert statuses(tmp_path)["state_sha256"] == run.restored.attributes["state_sha256"]
-    run.close()
 
 
 @pytest.mark.parametrize("end", ["complete", "dead"])
@@ -194,7 +186,7 @@ def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged,
     full_after(monkeypatch, room)
     path = tmp_path / "run"
     assert started(*ENDLESS, *SHORTLY.split(), path) == 74
-    status = json.loads((path / "status.json").read_text())
+    status = statuses(path)
     assert status["status"] == "failed"
     assert status["generation"] == status["progress"] == generation
     assert read(path / "checkpoint.h5")[1]["generation"] == generation
@@ -224,13 +216,12 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, log
     assert not path.exists()
 
 
-def test_a_damaged_checkpoint_is_not_the_one_that_is_saved(tmp_path):
+def test_a_damaged_checkpoint_is_not_the_one_that_is_saved(tmp_path, begin):
     make(tmp_path)
     os.truncate(tmp_path / "checkpoint.h5", 1000)
     run = begin(tmp_path)
     named = active_run.describe_saved(SimpleNamespace(run=run))
     assert named.endswith(f"generation 2, in {tmp_path / 'checkpoint_prev.h5'}")
-    run.close()
 
 
 def job(monkeypatch, clock, save, **checkpoint):

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 import numpy as np
+import pytest
 from conftest import environment
 
 from esac_mpi.config import Config
@@ -56,7 +57,8 @@ def state(generation):
 
 
 def row(generation, ranks=2):
-    metrics = {"generation": generation, "fitness": np.arange(4.0) + generation, "sigma": 0.5}
+    fitness = np.arange(4.0) + generation
+    metrics = {"generation": generation, "fitness": fitness, "sigma": generation / 10}
     return metrics, {"wall_seconds": 2.0 * generation, "busy_seconds": np.full(ranks, 0.5)}
 
 
@@ -65,14 +67,18 @@ def grow(run, start, stop, ranks=2):
         run.append(*row(generation, ranks))
 
 
-def make(path, generations=3):
-    """Leave a run with two checkpoints behind, at generations - 1 and generations."""
+def save(run, generation, **more):
+    """Make the rows up to this generation, and its checkpoint."""
+    grow(run, run.generations, generation)
+    run.checkpoint(generation, state(generation), {"w": np.ones(2)}, **more)
+
+
+def make(path, *generations):
+    """Leave a run behind with checkpoints at these generations, or at 2 and 3."""
     run = begin(path)
-    grow(run, 0, generations - 1)
-    run.checkpoint(generations - 1, state(generations - 1), {"w": np.ones(2)})
-    grow(run, generations - 1, generations)
-    run.checkpoint(generations, state(generations), {"w": np.ones(2)})
-    run.status("requeue", generations)
+    for generation in generations or (2, 3):
+        save(run, generation)
+    run.status("requeue", generation)
     run.close()
 
 
@@ -122,4 +128,6 @@ def failing(number=errno.ENOSPC):
 
 
 def statuses(path):
-    return json.loads((path / "status.json").read_text())
+    """Read status.json, which has no NaN and no infinity."""
+    text = (path / "status.json").read_text()
+    return json.loads(text, parse_constant=pytest.fail)
