@@ -1,11 +1,13 @@
 """Configuration: the paper's values, presets, files, the command line, and what is wrong."""
 
 import math
+import re
 from dataclasses import fields, is_dataclass
 from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
+from words import refused
 
 from esac_mpi import config
 from esac_mpi.config import NAMES, Config, ConfigError, amend, check, load, marks
@@ -14,7 +16,6 @@ from esac_mpi.config.fields import value_of
 from esac_mpi.config.genetic import FORMS
 from esac_mpi.config.presets import ERL_ACTOR, ERL_PRESETS
 from esac_mpi.config.resolution import change, settings
-from esac_mpi.host.errors import WRONG_USAGE, RunError
 from esac_mpi.operators import evolution
 
 TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
@@ -22,12 +23,6 @@ TABLES = [f.name for f in fields(Config) if is_dataclass(f.type)]
 
 def loaded(words):
     return load(words.split())[0]
-
-
-def test_a_refused_configuration_is_an_error_of_the_package():
-    with pytest.raises(RunError) as refused:
-        check(loaded("--es.sigma -1 --algorithm es"))
-    assert refused.value.code == WRONG_USAGE
 
 
 def of(table, *names):
@@ -109,16 +104,15 @@ def test_es_and_sac_follow_another_preset_beside_a_whole_file(preset):
 def test_a_preset_that_would_set_nothing_of_a_config_is_refused():
     paper = {"esac.preset": "paper"}
     for has, named in ((amend(Config(), paper), {}), (Config(), paper)):
-        with pytest.raises(ConfigError, match=r"settings: esac.preset = paper: .* give no Config"):
-            change(has, named, "settings")
+        told = refused(has, named, "settings", by=change)
+        assert re.match(r"settings: esac.preset = paper: .* give no Config", told)
 
 
 @pytest.mark.parametrize("words", [["--from", ""], ["--run-dir="], ["--run-dir", ""]])
 def test_a_place_without_a_name_is_refused(words, tmp_path):
-    with pytest.raises(ConfigError, match=r"is empty; name .*, or leave it out"):
-        load(words)
-    with pytest.raises(ConfigError, match=r"settings: start_from is empty"):
-        change(Config(), {"start_from": ""}, "settings")
+    assert re.search(r"is empty; name .*, or leave it out", refused(*words))
+    empty = refused(Config(), {"start_from": ""}, "settings", by=change)
+    assert empty.startswith("settings: start_from is empty")
     # but a file's source is taken away by an empty name
     (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
     assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
@@ -213,9 +207,8 @@ def test_every_bound_that_a_field_declares_is_enforced(name):
         assert values
         for value in values:
             many = isinstance(value_of(runs, name), tuple)
-            with pytest.raises(ConfigError) as error:
-                check(amend(runs, {name: (8, value) if many else value}))
-            assert str(error.value).startswith(f"{name} = {value!r}: ")
+            told = refused(amend(runs, {name: (8, value) if many else value}), by=check)
+            assert told.startswith(f"{name} = {value!r}: ")
 
 
 def test_nothing_is_asked_of_what_a_run_does_not_read():
@@ -223,8 +216,7 @@ def test_nothing_is_asked_of_what_a_run_does_not_read():
     for values in ({"es.noise_rank": 1001}, {"es.sigma": -1.0}, {"td3.batch_size": 10**7}):
         check(amend(Config(), values))
         algorithm = min(values).partition(".")[0]
-        with pytest.raises(ConfigError, match=min(values)):
-            check(amend(Config(), {"algorithm": algorithm, **values}))
+        assert min(values) in refused(amend(Config(), {"algorithm": algorithm, **values}), by=check)
 
 
 def test_a_table_without_declared_reads_is_no_algorithm():
@@ -259,9 +251,7 @@ def test_only_fields_that_decide_results_count_as_differences():
 )  # fmt: skip
 def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
     (tmp_path / "x.toml").write_text(text)
-    with pytest.raises(ConfigError) as error:
-        load([str(tmp_path / "x.toml")])
-    assert message in str(error.value)
+    assert message in refused(tmp_path / "x.toml")
 
 
 # what a person said is kept beside what was resolved
@@ -311,10 +301,8 @@ def test_a_file_that_lists_nothing_said_all_that_is_no_default(tmp_path):
 
 
 def test_what_was_said_is_no_setting(tmp_path):
-    with pytest.raises(ConfigError, match="unknown key 'said'"):
-        load(["--said", "seed"])
-    with pytest.raises(ConfigError, match="unknown key 'said'"):
-        settings({"said": ["seed"]}, "settings")
     (tmp_path / "x.toml").write_text("said = 3\n")
-    with pytest.raises(ConfigError, match=r"x.toml: unknown key 'said'"):
-        load([str(tmp_path / "x.toml")])
+    unknown = "unknown key 'said'"
+    assert unknown in refused("--said", "seed")
+    assert unknown in refused({"said": ["seed"]}, "settings", by=settings)
+    assert f"x.toml: {unknown}" in refused(tmp_path / "x.toml")

@@ -1,5 +1,6 @@
 """Counts that are a share or a rate of something: of the decimal that was written."""
 
+import re
 from decimal import Decimal
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -7,10 +8,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from drawn import Drawn
+from words import refused
 
 from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
-from esac_mpi.config import Config, ConfigError, amend, load
+from esac_mpi.config import Config, amend, load
 from esac_mpi.config.exact import whole
 from esac_mpi.config.genetic import elites
 from esac_mpi.config.resolution import change
@@ -114,8 +116,6 @@ def test_a_whole_number_may_be_written_as_a_float(tmp_path):
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert change(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in ("--budget.generations 1.5", "--policy.hidden 64 1.5"):
-        with pytest.raises(ConfigError, match=r"1.5\]?: expected (an integer|integers)"):
-            load(words.split(), print)
+        assert re.search(r"1.5\]?: expected (an integer|integers)", refused(*words.split()))
     (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1.5\n")
-    with pytest.raises(ConfigError, match=r"budget.generations = 1.5: expected an integer"):
-        load([str(tmp_path / "a.toml")], print)
+    assert "budget.generations = 1.5: expected an integer" in refused(tmp_path / "a.toml")

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-
-from esac_mpi.config import ConfigError, load
+from words import refused
 
 # algorithm and words: what is said of them
 IMPOSSIBLE = """\
@@ -149,5 +148,5 @@ erl.mutated_fraction = a number above 0
 @pytest.mark.parametrize("case", (IMPOSSIBLE + UNREAD).splitlines())
 def test_what_cannot_be_run_is_refused_with_the_reason(case):
     line, _, said = case.partition(": ")
-    with pytest.raises(ConfigError, match=re.escape(said).replace(r"\.\*", ".*")):
-        load(["--algorithm", *line.split()])
+    pattern = re.escape(said).replace(r"\.\*", ".*")
+    assert re.search(pattern, refused("--algorithm", *line.split()))

@@ -1,11 +1,22 @@
-"""Command lines in a few words."""
+"""Command lines in a few words, and what they are refused with."""
 
 import shlex
+
+import pytest
+
+from esac_mpi.config import ConfigError, load
 
 
 def words(line: str, *more: object) -> list[str]:
     """Return the words of a part of a command line, and `more` as words after them."""
     return [*shlex.split(line), *map(str, more)]
+
+
+def refused(*given: object, by=load) -> str:
+    """Return what the words of a command line, or what `by` is given, are refused with."""
+    with pytest.raises(ConfigError) as error:
+        by([*map(str, given)]) if by is load else by(*given)
+    return str(error.value)
 
 
 def of_table(table: str, **fields: object) -> list[object]:
