@@ -391,25 +391,20 @@ def other_task(before: Config, saved: Checkpoint, config: Config, now: Mapping[s
 
 def take_over(source: Source, job: Job, now: Mapping[str, Any]) -> str:
     """Take over what a new run begins from; return what its files hold of it. Raises Unreadable."""
-    found = plan(source, job.config, job.state, job.learner, now)
-    take(found, job.config, job.state, job.learner)
-    return found.text()
-
-
-def take(found: Plan, config: Config, state: Any, learner: Any) -> None:
-    """Load the planned parts into a state and its learner. Raises Unreadable."""
-    saved = found.source.checkpoint
+    state, learner = job.state, job.learner
+    found = plan(source, job.config, state, learner, now)
     if found.replay:
-        assert saved is not None
-        replays.fill(learner.replay, found.source.folder, saved, anew=True)
+        assert source.checkpoint is not None
+        replays.fill(learner.replay, source.folder, source.checkpoint, anew=True)
     if found.learner:
         learner.load(found.learner)
-        ALGORITHMS[config.algorithm].DECLARES.learning.actor(state)[...] = learner.theta
+        job.algorithm.DECLARES.learning.actor(state)[...] = learner.theta
     for f, mark in marked(state):
         if f.name in found.values:
             put_back(state, f, found.values[f.name])
         elif mark.transitions and found.replay:
             setattr(state, f.name, learner.replay.added)
+    return found.text()
 
 
 def describe(start: str) -> str:
