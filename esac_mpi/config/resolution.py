@@ -62,21 +62,21 @@ def resolve_all(file: Settings, named: Settings, who: str, source: str, warn: He
 
 
 def resolve_given(
-    config: Config | str | os.PathLike[str] | None, given: Mapping[str, Any], warn: Hear = log.warn
+    config: Config | str | os.PathLike[str] | None, given: Mapping[str, Any]
 ) -> Config:
     """Change a file, another configuration or the defaults by settings of Python.
 
-    `warn` hears what is set in vain. Raises ConfigError.
+    Warns of what is set in vain. Raises ConfigError.
     """
     who = "settings"
     if isinstance(config, Config):
         found = change(config, settings(given, who, dict(flatten(config))), who)
         if unread := find_idle(found):
-            warn(f"Config: this run does not read {', '.join(unread)}")
+            log.warn(f"Config: this run does not read {', '.join(unread)}")
         return found
     source = "" if config is None else os.fspath(config)
     file = {} if config is None else read_file(source)
-    return resolve_all(file, settings(given, who, file), who, source, warn)
+    return resolve_all(file, settings(given, who, file), who, source, log.warn)
 
 
 def change(config: Config, named: Settings, who: str) -> Config:
