@@ -1,10 +1,13 @@
 """Runs in the tests' process: quick, and their parts can be exchanged. Signals stay with pytest."""
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stderr
+from io import StringIO
+from pathlib import Path
 from unittest import mock
 
 from mpi4py import MPI
+from short_runs import snapshot
 
 from esac_mpi.comm.world import World
 from esac_mpi.config import load
@@ -21,6 +24,7 @@ MOMENTS = (  # how long --check measures
     (directory, "WRITTEN", 2**20),
     (learner, "SECONDS", 0.01),
     (measured, "UPDATES", 20),
+    (measured, "MEASURING", 0.01),
 )
 
 
@@ -35,6 +39,17 @@ def started(*words: object) -> int:
         return end.code
     finally:
         world.free()
+
+
+def refused(*words: object, code: int = 2) -> str:
+    """Return the one sentence with which a start is refused, which changes nothing in its place."""
+    place = Path(words[words.index("--run-dir") + 1])
+    before = snapshot(place)
+    with redirect_stderr(StringIO()) as printed:
+        assert started(*words) == code
+    assert snapshot(place) == before
+    (said,) = printed.getvalue().splitlines()
+    return said
 
 
 def checked(*words: object) -> int:

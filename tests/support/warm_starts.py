@@ -54,6 +54,11 @@ def started(path, *words):
     return in_process.started(*words, "--run-dir", path)
 
 
+def refused(path, *words, code=2):
+    """Return the sentence with which the run is refused."""
+    return in_process.refused(*words, "--run-dir", path, code=code)
+
+
 def saved(path, previous=False):
     """Return the arrays and attributes of a run's checkpoint."""
     return read(path / ("checkpoint_prev.h5" if previous else "checkpoint.h5"))

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import CORRECTED, TASK
-from in_process import checked, started
+from in_process import checked, refused
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, amend, load, table_of
@@ -145,11 +145,10 @@ def test_what_cannot_fit_is_refused_with_what_would(algorithm, table):
 
 
 @pytest.mark.parametrize("algorithm", ["sac", "cem_rl"])
-def test_a_replay_that_cannot_fit_is_2_before_it_is_made(tmp_path, algorithm, capfd):
+def test_a_replay_that_cannot_fit_is_2_before_it_is_made(tmp_path, algorithm):
     """Also one that ranks share. 44 TB."""
     line = [*TASK, "--algorithm", algorithm, f"--{algorithm}.replay_capacity", 10**12]
-    assert started(*line, "--budget.env_steps", 10**12, "--run-dir", tmp_path / "run") == 2
-    (said,) = capfd.readouterr().err.splitlines()
+    said = refused(*line, "--budget.env_steps", 10**12, "--run-dir", tmp_path / "run")
     capacity = f"esac_mpi: {algorithm}.replay_capacity = 1000000000000: "
     assert said.startswith(f"{capacity}of 3 observations the replay comes to take 409")
     assert not list(tmp_path.iterdir())
@@ -282,8 +281,7 @@ def test_networks_that_cannot_fit_are_refused_with_what_would(no_gpu):
 
 def test_networks_that_cannot_fit_are_2_before_they_are_made(no_gpu, tmp_path, capfd):
     line = [*TASK, "--policy.hidden", 10**6, 10**6, "--run-dir", tmp_path / "run"]
-    assert started(*line) == 2
-    assert "policy.hidden = 1000000 1000000: 1,000,0" in capfd.readouterr().err
+    assert "policy.hidden = 1000000 1000000: 1,000,0" in refused(*line)
     assert checked(*line) == 2
     assert "too large" in capfd.readouterr().out
     assert not list(tmp_path.iterdir())
