@@ -71,6 +71,13 @@ def killed_at(points: list[tuple[str, int]], *line: object) -> None:
     assert json.loads(done.stdout) == [-signal.SIGKILL] * len(points), done.stderr
 
 
+def sentence(done: subprocess.CompletedProcess) -> str:
+    """Return the one line by which one rank says why all end, without a traceback."""
+    assert "Traceback" not in done.stderr
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("esac_mpi:")]
+    return said
+
+
 def wait_for(condition, seconds: float = PATIENCE):
     """Return the first true answer of `condition`."""
     end = time.monotonic() + seconds
