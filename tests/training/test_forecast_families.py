@@ -5,7 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from in_process import checked
 from test_forecast import BUDGET, FREE, PIECES, taken
+from warm_starts import COMMON, options
+from words import words
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
@@ -14,9 +17,7 @@ from esac_mpi.comm.clock.costs import Pieces
 from esac_mpi.comm.clock.generations import Generation, Made
 from esac_mpi.config import ES, Config
 from esac_mpi.operators.selection import Kind
-from esac_mpi.training import check
-from esac_mpi.training.check import cost
-from esac_mpi.training.forecast import generations, measured
+from esac_mpi.training.forecast import generations
 from esac_mpi.training.forecast.outlook import advice
 
 pytestmark = pytest.mark.slow
@@ -133,21 +134,6 @@ def test_the_critic_of_aes_rl_has_its_turns_on_rank_0():
     assert taken(trained, 2, pieces).seconds == pytest.approx(16 + 6)
 
 
-@pytest.fixture
-def world(world, monkeypatch):
-    monkeypatch.setattr(measured, "MEASURING", 0.01)
-    for name, seconds in {"PLAYING": 0.02, "UPDATING": 0.02}.items():
-        monkeypatch.setattr(cost, name, seconds)
-    monkeypatch.setattr(measured, "UPDATES", 20)
-    return world
-
-
-CYCLIC = {"task.id": "CyclicMDP-v0", "task.horizon": 40, "policy.hidden": (8, 8)}
-OWN = {
-    "ppo": {"steps_per_generation": 64, "batch_size": 32},
-    "td3": {"episodes_on": "ranks"},
-    "pderl": PDERL,
-}
 TIME = r"\S+( to \S+)?"
 FORECAST = f"{TIME} s a generation, {TIME} for the whole budget, {TIME} core-hours; ranks idle"
 
@@ -155,21 +141,20 @@ FORECAST = f"{TIME} s a generation, {TIME} for the whole budget, {TIME} core-hou
 @pytest.mark.parametrize(
     "name", ["es", "esac", "sac", "td3", "ppo", "cem", "cem_rl", "erl", "pderl", "aes_rl"]
 )
-def test_check_measures_a_run_of_any_of_these(world, tmp_path, capsys, name):
+def test_check_measures_a_run_of_any_of_these(tmp_path, capsys, name):
     if name == "ppo":
         pytest.importorskip("stable_baselines3")
-    own = {f"{config.table_of(name)}.{key}": value for key, value in OWN.get(name, {}).items()}
-    given = {**BUDGET, **CYCLIC, **own, "algorithm": name, "run_dir": str(tmp_path / "run")}
-    assert check.check(config.resolve({}, given), world) == 0
+    own = [*COMMON, *words("--algorithm td3 --td3.episodes_on ranks")]
+    line = own if name == "td3" else options(name)
+    assert checked(*line, "--budget.generations", 4, "--run-dir", tmp_path / "run") == 0
     (line,) = re.findall(r"^  forecast +(.*)$", capsys.readouterr().out, re.M)
     assert re.match(FORECAST, line)
     assert not list(tmp_path.iterdir())
 
 
-def test_an_own_algorithm_may_say_what_generations_take(world, tmp_path, capsys, monkeypatch):
+def test_an_own_algorithm_may_say_what_generations_take(tmp_path, capsys, monkeypatch):
     monkeypatch.delitem(generations.WITH_BARRIERS, ES)  # as if it were not among those that ship
-    chosen = settings("es", {**CYCLIC, "run_dir": str(tmp_path / "run")})
-    assert check.check(chosen, world) == 0
+    assert checked(*options("es"), "--run-dir", tmp_path / "run") == 0
     assert re.findall(r"^  forecast +not known for es: .*`expected`", capsys.readouterr().out, re.M)
 
     def expected(chosen, pieces, k):
@@ -177,4 +162,4 @@ def test_an_own_algorithm_may_say_what_generations_take(world, tmp_path, capsys,
         return Made(members, 3 * pieces.length, pieces.horizon)
 
     monkeypatch.setattr(ALGORITHMS["es"], "expected", expected, raising=False)
-    assert taken(chosen, 2).seconds == pytest.approx(4 * 2)
+    assert taken(settings("es"), 2).seconds == pytest.approx(4 * 2)
