@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import command, finish
+from dispatched import lasting
 from event_queue import queue
 from mpi4py import MPI
 
@@ -17,15 +18,17 @@ from esac_mpi.host.stop import Stop
 from esac_mpi.host.watchdog import Watchdog
 
 
-def begin(agenda, worker, progress):
-    """Let the worker's task have come so far; return it."""
+def begin(agenda, worker, progress, ends=False):
+    """Let the worker's task have come so far, or to its end; return the agenda."""
     task = next(task for task in agenda if task.worker == worker)
     task.begun, task.progress = True, progress
-    return task
+    if ends:
+        agenda.end(task)
+    return agenda
 
 
 def ends(agenda, worker, lasted):
-    agenda.end(begin(agenda, worker, lasted))
+    return begin(agenda, worker, lasted, ends=True)
 
 
 def told(agenda) -> int | None:
@@ -43,48 +46,36 @@ def given(agenda, *starts):
 
 def test_a_result_waits_for_what_may_still_end_before_it():
     agenda = given(Agenda(), 0, 10, 40)
-    ends(agenda, 0, 50)
-    assert told(agenda) is None  # worker 1 may end at 11
-    begin(agenda, 1, 39)
-    assert told(agenda) is None  # at 49
-    begin(agenda, 1, 40)
-    assert told(agenda) is None  # worker 2, not begun, may end at 41
-    begin(agenda, 2, 10)
-    assert told(agenda) == 0  # all at 50 at the earliest, and at a tie the lower number is first
-    ends(agenda, 2, 10)
-    assert told(agenda) is None  # worker 1 may end at 50 too, and is first then
-    begin(agenda, 1, 41)
-    assert told(agenda) == 2
+    assert told(ends(agenda, 0, 50)) is None  # worker 1 may end at 11
+    assert told(begin(agenda, 1, 39)) is None  # at 49
+    assert told(begin(agenda, 1, 40)) is None  # worker 2, not begun, may end at 41
+    # all at 50 at the earliest, and at a tie the lower number is first
+    assert told(begin(agenda, 2, 10)) == 0
+    assert told(ends(agenda, 2, 10)) is None  # worker 1 may end at 50 too, and is first then
+    assert told(begin(agenda, 1, 41)) == 2
 
 
 def test_a_result_waits_for_nothing_that_is_known_to_end_later():
     agenda = given(Agenda(), 0)
     agenda.give(1, 10, None, least=40)
     agenda.give(2, 10, None, at_root=True, least=41)
-    ends(agenda, 0, 49)
-    assert told(agenda) == 0  # the others have not begun, and end at 50 and 51 at the earliest
-    ends(agenda, 2, 41)
-    assert told(agenda) is None  # worker 1 may end at 50
-    begin(agenda, 1, 41)
-    assert told(agenda) is None  # at 51, and is first then
-    ends(agenda, 1, 42)
-    assert told(agenda) == 2
+    # the others have not begun, and end at 50 and 51 at the earliest
+    assert told(ends(agenda, 0, 49)) == 0
+    assert told(ends(agenda, 2, 41)) is None  # worker 1 may end at 50
+    assert told(begin(agenda, 1, 41)) is None  # at 51, and is first then
+    assert told(ends(agenda, 1, 42)) == 2
 
 
 def test_while_one_task_blocks_others_none_is_looked_at():
     asked = []
     agenda = Agenda(lambda task: [asked.append(task.worker), task.worker > 0][1])
-    ends(given(agenda, *range(100)), 0, 1)
-    assert told(agenda) is None  # worker 1 may end next
+    assert told(ends(given(agenda, *range(100)), 0, 1)) is None  # worker 1 may end next
     for worker in range(2, 100):
-        ends(agenda, worker, 1)
-        assert told(agenda) is None
+        assert told(ends(agenda, worker, 1)) is None
     assert asked == [0]
-    begin(agenda, 1, 3)  # ends at 4 at the earliest, and worker 2 at 3
-    assert told(agenda) == 2
+    assert told(begin(agenda, 1, 3)) == 2  # it ends at 4 at the earliest, and worker 2 at 3
     assert told(agenda) is None  # at 4 worker 1 is first
-    ends(agenda, 1, 3)
-    assert told(agenda) == 1
+    assert told(ends(agenda, 1, 3)) == 1
 
 
 def test_a_worker_has_one_task():
@@ -144,13 +135,10 @@ def test_a_result_that_may_not_be_told_is_passed_over():
     agenda = given(Agenda(may_be_told=lambda task: task.worker != 0 or not read), 0, 0, 0)
     for worker, lasts in enumerate((10, 20, 30)):
         begin(agenda, worker, lasts)
-    ends(agenda, 0, 10)
-    assert told(agenda) is None  # worker 1 is at work, and may still end before 2
-    ends(agenda, 1, 20)
-    assert told(agenda) == 1
+    assert told(ends(agenda, 0, 10)) is None  # worker 1 is at work, and may still end before 2
+    assert told(ends(agenda, 1, 20)) == 1
     assert told(agenda) is None
-    ends(agenda, 2, 30)
-    assert told(agenda) == 2
+    assert told(ends(agenda, 2, 30)) == 2
     read.clear()
     last = agenda.tell()
     assert (last.worker, last.start + last.progress) == (0, 30)
@@ -179,10 +167,8 @@ def test_a_record_of_other_tasks_is_an_error_or_forgotten():
 def test_what_cannot_be_told_yet_lets_others_go_before():
     full = {2}
     agenda = given(Arrival(may_be_told=lambda task: task.worker not in full), 0, 0, 0)
-    ends(agenda, 2, 1)
-    assert told(agenda) is None
-    ends(agenda, 0, 9)
-    assert told(agenda) == 0
+    assert told(ends(agenda, 2, 1)) is None
+    assert told(ends(agenda, 0, 9)) == 0
     full.clear()
     assert told(agenda) == 2
 
@@ -192,8 +178,7 @@ def test_in_order_of_arrival_nobody_waits():
     ends(agenda, 2, 100)
     ends(agenda, 0, 5)
     assert [told(agenda) for _ in range(3)] == [2, 0, None]
-    ends(again, 0, 5)
-    assert told(again) is None
+    assert told(ends(again, 0, 5)) is None
     ends(again, 2, 100)
     assert [told(again) for _ in range(3)] == [2, 0, None]
 
@@ -203,15 +188,10 @@ def dispatched(ranks, *arguments):
     return json.loads(finish(line).stdout)
 
 
-def lasts(worker, number):
-    """Return the duration of a task of dispatched.py."""
-    return random.Random(100 * worker + number).choice((5, 30, 31, 90, 200)) + 50 * (worker == 3)
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 def test_tasks_are_told_as_by_a_queue_on_any_ranks(ranks):
     found = dispatched(ranks)
-    assert [(worker, end) for worker, _, end in found["told"]] == queue(lasts, 4, 24)
+    assert [(worker, end) for worker, _, end in found["told"]] == queue(lasting, 4, 24)
     assert found["overs"] == [[False] * 4] * ranks
     assert all(busy > 0 for busy in found["busy"][:4])  # rank 0 has a task of its own, others three
 

@@ -15,8 +15,6 @@ from esac_mpi.host.watchdog import Watchdog
 COMM = MPI.COMM_WORLD
 WORKERS, SECTIONS, TOLD = 3, 4, 6
 DELAYS = random.Random(COMM.rank)  # of this rank's slices
-# rank whose time is over in the third section
-OVERDUE_AT = int(sys.argv[1]) if len(sys.argv) > 1 else -1
 
 
 def work(order):
@@ -30,10 +28,14 @@ def work(order):
     return lasts, [worker, number]
 
 
-def order(worker, number):
-    """Return a worker's task: the critic's, worker 3, are long and rank 0's."""
+def lasting(worker, number):
+    """Return how long a worker's task lasts: the critic's, worker 3, are long and rank 0's."""
     lasts = random.Random(100 * worker + number).choice((5, 30, 31, 90, 200))
-    return worker, number, lasts + 50 * (worker == WORKERS)
+    return lasts + 50 * (worker == WORKERS)
+
+
+def order(worker, number):
+    return worker, number, lasting(worker, number)
 
 
 class Leader:
@@ -56,7 +58,8 @@ class Leader:
         return sent
 
 
-def main() -> None:
+def main(overdue_at=-1) -> None:
+    """Print it; overdue_at: rank whose time is over in the third section."""
     stop = Stop(time.monotonic, lambda: None)
     stop.listen()
     dispatch = Dispatch(COMM, stop, Watchdog("", lambda words: None), time.monotonic, work)
@@ -64,7 +67,7 @@ def main() -> None:
     dispatch.leader = Leader(told) if COMM.rank == 0 else None
     overs = []
     for section in range(SECTIONS):
-        if section == 2 and COMM.rank == OVERDUE_AT:
+        if section == 2 and COMM.rank == overdue_at:
             stop.give_up_at(time.monotonic() + 0.001)
         overs.append(dispatch.go_on())
         COMM.Barrier()  # an exchange, while tasks are in progress
@@ -78,4 +81,5 @@ def main() -> None:
     stop.end()
 
 
-main()
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
