@@ -8,7 +8,6 @@ import platform
 import subprocess
 import sys
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -38,13 +37,9 @@ VALUES = {
 @pytest.fixture(autouse=True)
 def logger_as_it_was(monkeypatch):
     monkeypatch.setattr(platform, "node", lambda: "node7")
-    before = (log.logger.handlers[:], log.logger.propagate, log.logger.level)
-    yield
-    for handler in log.logger.handlers:
-        with suppress(OSError):
-            handler.close()
-    log.logger.handlers[:], log.logger.propagate = before[:2]
-    log.logger.setLevel(before[2])
+    with log.preserve_log():
+        log.setup(0)
+        yield
 
 
 def row(generation, progress=0.0, env_steps=0, **more):
@@ -90,7 +85,6 @@ def test_log_file_has_messages_of_every_start_and_no_progress(tmp_path, capsys):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_loses_lines_and_nothing_else(capsys):
-    log.setup(0)
     log.append_to(Path("/dev/full"))
     log.say("hello")
     assert capsys.readouterr() == ("hello\n", "")
@@ -161,7 +155,6 @@ def test_a_progress_line_names_its_figures():
     ("every", "pause", "shown"), [(5.0, 1.0, [0, 5, 10, 11]), (0.0, 0.01, [*range(12)])]
 )
 def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
-    log.setup(0)
     clock = Clock()
     display = Display(every, clock)
     for generation in range(12):
@@ -174,7 +167,6 @@ def test_a_display_speaks_as_seldom_as_wished(capsys, every, pause, shown):
 
 
 def test_lines_thin_out_as_a_run_goes_on(capsys):
-    log.setup(0)
     clock, times = Clock(), []
     display = Display(5.0, clock)
     for second in range(36_001):  # ten hours
@@ -189,7 +181,6 @@ def test_lines_thin_out_as_a_run_goes_on(capsys):
 
 
 def test_seldom_values_stay_and_speed_follows(capsys):
-    log.setup(0)
     clock = Clock()
     display = Display(0.0, clock)
     display.update(row(10, 0.5, 1000, evaluation_sac=7.0))

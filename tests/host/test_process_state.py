@@ -34,11 +34,6 @@ HELD = (
 ONCE = f"{HELD} handlers blocked cores threads fork"
 
 
-def put(number: int) -> None:
-    for _, _, each in threads.openblas():
-        each(number)
-
-
 def umask() -> int:
     os.umask(now := os.umask(0))
     return now
@@ -87,14 +82,8 @@ LOOKS = {
 @pytest.fixture(autouse=True)
 def with_a_thread():
     """Let linear algebra have one thread, as in training."""
-    was = {path: get() for path, get, _ in threads.openblas()}
-    torchs = torch.get_num_threads()
-    put(1)
-    torch.set_num_threads(1)
-    yield
-    for path, _, each in threads.openblas():
-        each(was.get(path, 1))
-    torch.set_num_threads(torchs)
+    with threads.single_threaded():
+        yield
 
 
 def test_a_file_named_like_openblas_is_no_library_for_threads(tmp_path):
