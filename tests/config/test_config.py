@@ -7,7 +7,7 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
-from words import refused
+from words import refused, written
 
 from esac_mpi import config
 from esac_mpi.config import NAMES, Config, ConfigError, amend, check, load, marks
@@ -54,16 +54,15 @@ def test_no_argument_is_the_papers_main_task_with_small_networks():
     ],
 )
 def test_a_limit_beside_a_runs_file_turns_its_default_off(tmp_path, named, settings, limits):
-    path = tmp_path / "config.toml"
-    path.write_text(config.to_toml(amend(Config(), settings)))
-    budget = load([str(path), *named.split()])[0].budget
+    path = written(tmp_path / "config.toml", config.to_toml(amend(Config(), settings)))
+    budget = load([path, *named.split()])[0].budget
     assert of(budget, "generations", "env_steps", "nominal_steps") == limits
 
 
 def test_naming_a_limit_turns_the_default_budget_off(tmp_path):
     assert loaded("--budget.generations 5").budget == config.Budget(5, 0, 0)
-    (tmp_path / "x.toml").write_text("[budget]\nenv_steps = 9\n")
-    assert load([str(tmp_path / "x.toml")])[0].budget == config.Budget(0, 9, 0)
+    path = written(tmp_path / "x.toml", "[budget]\nenv_steps = 9\n")
+    assert load([path])[0].budget == config.Budget(0, 9, 0)
     kept = change(Config(), {"budget.env_steps": 7}, "")  # a Config is taken whole
     assert kept.budget == config.Budget(0, 7, 1_000_000)
 
@@ -76,9 +75,10 @@ def test_slots_of_the_papers_population():
 
 
 def test_command_line_goes_before_file_and_file_before_preset(tmp_path):
-    path = tmp_path / "x.toml"
-    path.write_text('seed = 3\n[esac]\nreading = "paper"\nwinner_pull = 0.2\nsigma = 0.5\n')
-    c, _ = load([str(path), "--esac.sigma", "0.25", "--policy.hidden", "8", "16"])
+    text = 'seed = 3\n[esac]\nreading = "paper"\nwinner_pull = 0.2\nsigma = 0.5\n'
+    c, _ = load(
+        [written(tmp_path / "x.toml", text), "--esac.sigma", "0.25", "--policy.hidden", "8", "16"]
+    )
     assert (c.seed, c.esac.winner_pull, c.esac.sigma, c.policy.hidden) == (3, 0.2, 0.25, (8, 16))
     assert (c.esac.gate, c.esac.sampling, c.sac.value_network) == ("normal", "onesided", True)
 
@@ -114,8 +114,8 @@ def test_a_place_without_a_name_is_refused(words, tmp_path):
     empty = refused(Config(), {"start_from": ""}, "settings", by=change)
     assert empty.startswith("settings: start_from is empty")
     # but a file's source is taken away by an empty name
-    (tmp_path / "x.toml").write_text('start_from = "runs/a"\n')
-    assert load([str(tmp_path / "x.toml"), "--from", ""])[0].start_from == ""
+    path = written(tmp_path / "x.toml", 'start_from = "runs/a"\n')
+    assert load([path, "--from", ""])[0].start_from == ""
 
 
 @pytest.mark.parametrize("words", ["population-size 8", "population_size 8", "population-size=8"])
@@ -250,38 +250,36 @@ def test_only_fields_that_decide_results_count_as_differences():
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_naming_file_and_key(tmp_path, text, message):
-    (tmp_path / "x.toml").write_text(text)
-    assert message in refused(tmp_path / "x.toml")
+    assert message in refused(written(tmp_path / "x.toml", text))
 
 
 # what a person said is kept beside what was resolved
 
 
-def written(tmp_path, *words):
+def begun(tmp_path, *words):
     """Return the file of a run of these words, as its first start resolved it, and its settings."""
-    begun = amend(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
-    (tmp_path / "config.toml").write_text(config.to_toml(begun))
-    return str(tmp_path / "config.toml"), begun
+    run = amend(load([*words])[0], {"esac.population_size": 28, "esac.workers": 7})
+    return written(tmp_path / "config.toml", config.to_toml(run)), run
 
 
 SIGMA = ("--esac.sigma", "0.02", "--esac.winner_pull", "0.3")  # the one is the default
 
 
 def test_a_runs_file_lists_what_was_said(tmp_path):
-    path, begun = written(tmp_path, *SIGMA, "--run-dir", "x")
-    assert begun.said == ("esac.sigma", "esac.winner_pull")
+    path, run = begun(tmp_path, *SIGMA, "--run-dir", "x")
+    assert run.said == ("esac.sigma", "esac.winner_pull")
     assert '\nsaid = ["esac.sigma", "esac.winner_pull"]\n' in (tmp_path / "config.toml").read_text()
     again = load([path])[0]
-    assert again == amend(begun, {"run_dir": ""})
-    assert (again.said, again.esac.population_size) == (begun.said, 28)
+    assert again == amend(run, {"run_dir": ""})
+    assert (again.said, again.esac.population_size) == (run.said, 28)
     assert load([path, "--esac.sigma_rule", "fixed", "--seed", "0"])[0] == again
     longer = load([path, "--budget.env_steps", "5"])[0]
-    assert longer.said == ("budget.env_steps", *begun.said)
+    assert longer.said == ("budget.env_steps", *run.said)
     assert longer.esac == again.esac
 
 
 def test_what_was_said_goes_before_another_preset(tmp_path):
-    path, _ = written(tmp_path, *SIGMA)
+    path, _ = begun(tmp_path, *SIGMA)
     corrected = load([path, "--esac.preset", "corrected"])[0]
     assert corrected == load([*SIGMA, "--esac.preset", "corrected"])[0]
     assert of(corrected.esac, "population_size", "sigma", "lr_es") == (50, 0.02, 0.005)
@@ -292,17 +290,16 @@ def test_what_was_said_goes_before_another_preset(tmp_path):
 
 
 def test_a_file_that_lists_nothing_said_all_that_is_no_default(tmp_path):
-    path, begun = written(tmp_path, *SIGMA)
+    path, run = begun(tmp_path, *SIGMA)
     text = (tmp_path / "config.toml").read_text()
     (tmp_path / "config.toml").write_text(text.replace("said = ", "# "))
     found = load([path])[0]
-    assert found == begun
+    assert found == run
     assert found.said == ("esac.population_size", "esac.winner_pull", "esac.workers")
 
 
 def test_what_was_said_is_no_setting(tmp_path):
-    (tmp_path / "x.toml").write_text("said = 3\n")
     unknown = "unknown key 'said'"
     assert unknown in refused("--said", "seed")
     assert unknown in refused({"said": ["seed"]}, "settings", by=settings)
-    assert f"x.toml: {unknown}" in refused(tmp_path / "x.toml")
+    assert f"x.toml: {unknown}" in refused(written(tmp_path / "x.toml", "said = 3\n"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, finish
-from words import refused
+from words import refused, written
 
 from esac_mpi import __version__
 from esac_mpi.__main__ import main
@@ -129,11 +129,11 @@ def test_a_key_like_none_that_there_is_names_none(wrong, algorithm):
 
 def test_no_field_is_suggested_that_the_algorithm_does_not_read(tmp_path):
     said = "unknown key 'es.workers'; --algorithm es --help lists them"
-    (tmp_path / "es.toml").write_text('algorithm = "es"\n')
-    (tmp_path / "x.toml").write_text('algorithm = "es"\n[es]\nworkers = 3\n')
+    es = written(tmp_path / "es.toml", 'algorithm = "es"\n')
     assert refused("--algorithm", "es", "--es.workers", "3").endswith(said)
-    assert refused(str(tmp_path / "es.toml"), "--es.workers", "3").endswith(said)
-    assert refused(str(tmp_path / "x.toml")).endswith(said)
+    assert refused(es, "--es.workers", "3").endswith(said)
+    own = written(tmp_path / "x.toml", 'algorithm = "es"\n[es]\nworkers = 3\n')
+    assert refused(own).endswith(said)
     assert said in refused(Config(algorithm="es"), {"es.workers": 3}, by=resolve_given)
     # nor one that is read with others alone, here es.noise = table
     unread = "--algorithm es --esac.noise_table_size 9".split()
@@ -149,8 +149,8 @@ def test_a_file_of_an_experiment_or_search_names_its_command(tmp_path):
     place = f"{ROOT}/configs/experiments/table1.toml"
     assert refused(place).startswith(f"{place} is the file of an experiment: ")
     assert refused(place).endswith(f"experiment run {place}")
-    (tmp_path / "x.toml").write_text("trials = 3\n")
-    assert refused(str(tmp_path / "x.toml")).endswith(f"search run {tmp_path}/x.toml")
+    place = written(tmp_path / "x.toml", "trials = 3\n")
+    assert refused(place).endswith(f"search run {place}")
 
 
 STUDY = """

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from drawn import Drawn
-from words import refused
+from words import refused, written
 
 from esac_mpi import config
 from esac_mpi.algorithms import aes_moves, cem_rl
@@ -110,12 +110,13 @@ def test_other_texts_are_no_whole_numbers(text):
 
 
 def test_a_whole_number_may_be_written_as_a_float(tmp_path):
-    (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n")
-    found, _ = load([str(tmp_path / "a.toml"), "--seed", "2e1", "--budget.env_steps=1e6"], print)
+    text = "[budget]\ngenerations = 1e3\n[policy]\nhidden = [64.0, 32]\n"
+    line = [written(tmp_path / "a.toml", text), "--seed", "2e1", "--budget.env_steps=1e6"]
+    found, _ = load(line, print)
     assert (found.budget.generations, found.policy.hidden) == (1000, (64, 32))
     assert (found.seed, found.budget.env_steps) == (20, 10**6)
     assert change(found, {"budget.generations": 2e3}, "settings").budget.generations == 2000
     for words in ("--budget.generations 1.5", "--policy.hidden 64 1.5"):
         assert re.search(r"1.5\]?: expected (an integer|integers)", refused(*words.split()))
-    (tmp_path / "a.toml").write_text("[budget]\ngenerations = 1.5\n")
-    assert "budget.generations = 1.5: expected an integer" in refused(tmp_path / "a.toml")
+    file = written(tmp_path / "a.toml", "[budget]\ngenerations = 1.5\n")
+    assert "budget.generations = 1.5: expected an integer" in refused(file)

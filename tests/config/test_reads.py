@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 from warm_starts import OFF_POLICY, options
+from words import written
 
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
@@ -154,23 +155,20 @@ def test_es_takes_from_esac_what_its_own_table_leaves_open(tmp_path):
     found, warned = told(QUICKSTART, "--algorithm", "es")
     assert (found.es.population_size, found.es.sigma, found.es.lr_es) == (10, 0.02, 0.01)
     assert warned[0].startswith(f"{QUICKSTART}: this run does not read esac.workers, ")
-    (tmp_path / "x.toml").write_text(
-        'algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n'
-    )
-    found, warned = told(tmp_path / "x.toml", "--es.lr_es", "0.4")
+    text = 'algorithm = "es"\n[esac]\nsigma = 0.1\nlr_es = 0.2\n[es]\nsigma = 0.3\n'
+    found, warned = told(written(tmp_path / "x.toml", text), "--es.lr_es", "0.4")
     assert (found.es.sigma, found.es.lr_es) == (0.3, 0.4)
     assert warned == [f"{tmp_path}/x.toml: this run does not read esac.sigma, esac.lr_es"]
-    (tmp_path / "y.toml").write_text('algorithm = "es"\n[esac]\npreset = "reference-code"\n')
-    es = told(tmp_path / "y.toml")[0].es
+    text = 'algorithm = "es"\n[esac]\npreset = "reference-code"\n'
+    es = told(written(tmp_path / "y.toml", text))[0].es
     assert (es.population_size, es.sampling) == (10, "repo")
 
 
 def test_sac_takes_from_esac_its_standardisation(tmp_path):
-    path, resolved = tmp_path / "x.toml", tmp_path / "esac.toml"
-    path.write_text("[esac]\nobservation_normalisation = false\n")
+    path = written(tmp_path / "x.toml", "[esac]\nobservation_normalisation = false\n")
     found, warned = told(path, "--algorithm=sac")
     assert (found.sac.observation_normalisation, warned) == (False, [])
-    resolved.write_text(config.to_toml(load([str(path)])[0]))
+    resolved = written(tmp_path / "esac.toml", config.to_toml(load([path])[0]))
     assert not told(resolved, "--algorithm=sac")[0].sac.observation_normalisation
     named = told(path, "--algorithm=sac", "--sac.observation_normalisation=true")[0]
     assert named.sac.observation_normalisation
@@ -178,16 +176,15 @@ def test_sac_takes_from_esac_its_standardisation(tmp_path):
 
 
 def test_a_resolved_file_of_esac_gives_es_the_same_settings(tmp_path):
-    def written(chosen):
-        (tmp_path / "x.toml").write_text(config.to_toml(chosen))
-        return tmp_path / "x.toml"
+    def of(chosen):
+        return written(tmp_path / "x.toml", config.to_toml(chosen))
 
-    found, _ = told(written(load([str(QUICKSTART)])[0]), "--algorithm=es")
+    found, _ = told(of(load([str(QUICKSTART)])[0]), "--algorithm=es")
     assert (found.es.population_size, found.es.sigma) == (10, 0.02)
     # it was said when the run began
-    assert told(written(found)) == (amend(found, {"run_dir": ""}), [])
+    assert told(of(found)) == (amend(found, {"run_dir": ""}), [])
     # es's default, and meant
-    assert told(written(amend(found, {"es.sigma": 0.005})))[0].es.sigma == 0.005
+    assert told(of(amend(found, {"es.sigma": 0.005})))[0].es.sigma == 0.005
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name} {path.stem}")
@@ -220,10 +217,9 @@ def test_es_is_compared_at_the_settings_of_esac(name):
 @pytest.mark.parametrize("algorithm", ["td3", "sac", "pderl"])
 def test_a_half_takes_nothing_from_a_table_that_no_run_has_read(tmp_path, algorithm):
     """Beside a run's own file of TD3 --algorithm es had what is ESAC's default."""
-    own = tmp_path / "own.toml"
-    own.write_text(config.to_toml(load(["--algorithm", algorithm])[0]))
+    own = written(tmp_path / "own.toml", config.to_toml(load(["--algorithm", algorithm])[0]))
     for half in ("es", "sac"):
-        assert load([str(own), "--algorithm", half])[0].own == load(["--algorithm", half])[0].own
+        assert load([own, "--algorithm", half])[0].own == load(["--algorithm", half])[0].own
 
 
 @pytest.mark.parametrize("algorithm", config.ALGORITHMS)

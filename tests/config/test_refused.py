@@ -77,7 +77,6 @@ ppo --ppo.steps_per_generation 33 --ppo.batch_size 16: ppo.batch_size = 16
 ppo --learner.precision bf16: learner.precision
 ppo --policy.layer_norm true: policy.layer_norm
 ppo --policy.linear true: policy.linear
-esac --policy.hidden [] --policy.linear_gain 2: policy.linear_gain
 esac --policy.linear true --policy.linear_gain 0: policy.linear_gain = 0.0
 esac --policy.linear true --policy.linear_gain 1e-50: policy.linear_gain = 1e-50
 esac --policy.linear true --policy.linear_gain 1e4: policy.linear_gain = 10000.0

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from small_studies import SETTINGS, made
-from toy_experiments import write
-from words import refused
+from words import refused, written
 
 from esac_mpi.analysis import groups
 from esac_mpi.analysis.messages import Unusable
@@ -34,20 +33,16 @@ start_states = "slot"
 [erl]
 reading = "repo"
 """
-NOW = """
-[esac]
-preset = "corrected"
-transfer = "tested"
-transfer_episodes = 4
-transfer_interval = 2
-transfer_wins = 3
-transfer_moments = "reset"
-resimulated = "winners"
-resimulated_members = 3
-start_states = "pair"
-[erl]
-preset = "reference-code"
-"""
+NOW = {
+    **{"reading": "preset", "adoption": "transfer", "replayed": "resimulated"},
+    **{"mended": "corrected", '"repo"': '"reference-code"', "slot": "pair"},
+}
+
+
+def by_present_names(text):
+    for before, now in NOW.items():
+        text = text.replace(before, now)
+    return text
 
 
 def test_each_former_name_is_no_field_and_each_present_one_is():
@@ -62,23 +57,24 @@ def test_each_former_name_is_no_field_and_each_present_one_is():
 
 
 def test_a_file_of_former_names_means_the_same(tmp_path):
-    then, now = write(tmp_path / "then.toml", THEN), write(tmp_path / "now.toml", NOW)
+    then = written(tmp_path / "then.toml", THEN)
+    now = written(tmp_path / "now.toml", by_present_names(THEN))
     assert read_toml(then) == read_toml(now)
     assert load([then]) == load([now])
     dotted = 'esac.reading = "paper"\nesac.adoption_wins = 1\n'
-    found = read_toml(write(tmp_path / "dotted.toml", dotted))
+    found = read_toml(written(tmp_path / "dotted.toml", dotted))
     assert found == {"esac.preset": "paper", "esac.transfer_wins": 1}
     mixed = 'esac.reading = "corrected"\nerl.preset = "repo"\nesac.sampling = "repo"\n'
     renewed = {"esac.preset": "corrected", "erl.preset": "reference-code", "esac.sampling": "repo"}
-    assert read_toml(write(tmp_path / "mixed.toml", mixed)) == renewed
+    assert read_toml(written(tmp_path / "mixed.toml", mixed)) == renewed
     text = 'said = ["esac.adoption", "esac.sigma", "esac.reading"]\n[esac]\nadoption = "off"\n'
-    found = read_toml(write(tmp_path / "said.toml", text))
+    found = read_toml(written(tmp_path / "said.toml", text))
     assert found["said"] == ("esac.sigma", "esac.preset", "esac.transfer")
 
 
 @pytest.mark.parametrize("before", [*RENAMED])
 def test_a_file_with_both_names_is_refused(tmp_path, before):
-    path = write(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
+    path = written(tmp_path / "both.toml", f"{RENAMED[before]} = 2\n{before} = 2\n")
     said = f"{path}: {before} is the former name of {RENAMED[before]}; leave one out"
     assert refused(path) == said
 
@@ -113,8 +109,7 @@ def test_a_search_of_former_names_means_the_same(tmp_path, call):
     settings += "esac.workers = 2\nesac.update_cost = 1.0\nesac.population_size = 8\n"
     space = 'esac.adoption_wins = {low = 1, high = 30}\nesac.replayed = ["winners", "better"]\n'
     space += 'esac.start_states = ["slot", "member"]\n'
-    now = space.replace("adoption", "transfer").replace("replayed", "resimulated")
-    now = now.replace("slot", "pair")
+    now = by_present_names(space)
     study = made(tmp_path, "trials = 1", settings, now)
     assert what_counts(made(tmp_path, "trials = 1", settings, space)) == what_counts(study)
     journal = Journal(study, fresh=True)
@@ -152,13 +147,10 @@ out = "a.png"
 [budgets.smoke]
 for_variant.ESAC.esac.adoption_wins = 2
 """
-    then = tmp_path / "then.toml"
-    then.write_text(text.format(field="esac.replayed_members"))
-    now = tmp_path / "now.toml"
-    text = text.replace("reading", "preset").replace("mended", "corrected")
-    text = text.replace("replayed", "resimulated").replace("adoption", "transfer")
-    now.write_text(text.format(field="esac.resimulated_members"))
-    one, other = (design.experiment(str(path)) for path in (then, now))
+    text = text.format(field="esac.replayed_members")
+    then = written(tmp_path / "then.toml", text)
+    now = written(tmp_path / "now.toml", by_present_names(text))
+    one, other = (design.experiment(path) for path in (then, now))
     assert one.products == other.products
     then, now = (design.runs(each, "smoke", tmp_path) for each in (one, other))
     assert [each.config for each in then] == [each.config for each in now]

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROOT
+from words import written
 
 from esac_mpi import Config, Policy
 from esac_mpi.config import AESRL, load, to_toml
@@ -61,8 +62,8 @@ def test_the_critics_updates_have_no_cost_in_old_runs_alone(old, tmp_path):
     """Runs of 0.1.0, which had no aes_rl.critic_cost, mean 1, and a default stays a default."""
     text = (old / "finished/config.toml").read_text()
     assert "critic_cost" not in text
-    (tmp_path / "old.toml").write_text(text.replace('"esac"', '"aes_rl"', 1))
-    then = load([str(tmp_path / "old.toml")])[0].aes_rl
+    file = written(tmp_path / "old.toml", text.replace('"esac"', '"aes_rl"', 1))
+    then = load([file])[0].aes_rl
     assert (then.update_cost, then.critic_cost) == (0.5, 1.0)
     assert (then.order, then.mean_reused) == ("virtual", False)
     assert (Run.open(old / "finished").config.aes_rl, default := AESRL().critic_cost) == (then, 1.8)
@@ -70,8 +71,7 @@ def test_the_critics_updates_have_no_cost_in_old_runs_alone(old, tmp_path):
     now = "\n".join(line for line in now if not line.startswith("critic_cost"))
     mine = 'algorithm = "aes_rl"\n[aes_rl]\nupdate_cost = 3.0\ntau = 0.01\n'
     for text in (now, mine):
-        (tmp_path / "new.toml").write_text(text)
-        found = load([str(tmp_path / "new.toml")])[0].aes_rl
+        found = load([written(tmp_path / "new.toml", text)])[0].aes_rl
         assert (found.critic_cost, found.mean_reused) == (default, True)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from run_files import leave
+from words import written
 
 from esac_mpi.studies.experiments import design
 
@@ -30,12 +31,11 @@ es.population_size = 10
 
 
 def write(path, text=TOY):
-    path.write_text(text)
-    return str(path)
+    return written(path, text)
 
 
 def planned(path, text=TOY, budget="smoke", root=Path("runs")):
-    return design.runs(design.experiment(write(path, text)), budget, root)
+    return design.runs(design.experiment(written(path, text)), budget, root)
 
 
 def finished(path, config, status="complete", ranks=1):

@@ -12,6 +12,12 @@ def words(line: str, *more: object) -> list[str]:
     return [*shlex.split(line), *map(str, more)]
 
 
+def written(path, text: str) -> str:
+    """Write a file; return its path as a word."""
+    path.write_text(text)
+    return str(path)
+
+
 def refused(*given: object, by=load) -> str:
     """Return what the words of a command line, or what `by` is given, are refused with."""
     with pytest.raises(ConfigError) as error:

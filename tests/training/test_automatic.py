@@ -1,6 +1,7 @@
 """What is "auto" is resolved at a run's first start, by its ranks and updates there, and kept."""
 
 import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import in_process
@@ -10,7 +11,7 @@ from conftest import CYCLIC_ES, LEARNER, ROUTINE, TASK
 from gradients import Line
 from toy_experiments import TOY, planned
 from whole_runs import assert_same_run
-from words import of_table, words
+from words import of_table, words, written
 
 from esac_mpi import config
 from esac_mpi.analysis.messages import Unusable
@@ -84,9 +85,8 @@ def test_a_row_of_aes_rl_has_no_fewer_arrivals_than_workers():
 
 
 def test_it_is_a_word_in_files_and_lines_and_no_other_word_is(tmp_path):
-    path = tmp_path / "c.toml"
-    path.write_text('[esac]\nworkers = "auto"\nupdate_cost = 8\npopulation_size = 1e2\n')
-    esac = load([str(path), "--esac.population_size", "auto"])[0].esac
+    text = '[esac]\nworkers = "auto"\nupdate_cost = 8\npopulation_size = 1e2\n'
+    esac = load([written(tmp_path / "c.toml", text), "--esac.population_size", "auto"])[0].esac
     assert (esac.workers, esac.update_cost, esac.population_size) == ("auto", 8.0, "auto")
     assert config.from_table({"esac.workers": "auto"}, "") == {"esac.workers": "auto"}
     wrong = ("esac.workers", "many"), ("esac.sac_copies", "auto"), ("esac.workers", 1.5)
@@ -225,10 +225,8 @@ def test_experiments_and_searches_have_numbers(tmp_path):
     word = TOY.replace("es.population_size = 10", 'es.population_size = "auto"')
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
         planned(tmp_path / "toy.toml", word)
-    path = tmp_path / "study.toml"
-    path.write_text(STUDY)
     with pytest.raises(Unusable, match=r'es\.population_size = "auto" would be chosen'):
-        check(read(path))
+        check(read(Path(written(tmp_path / "study.toml", STUDY))))
 
 
 @pytest.mark.parametrize(
