@@ -122,14 +122,11 @@ def test_the_file_before_is_kept(tmp_path, monkeypatch, hard_links):
 def test_reading_while_a_run_publishes(tmp_path):
     make(tmp_path / "run", 1, 2)
     code = f"""
-import numpy as np
-from esac_mpi.config import Config
-from esac_mpi.record import Run
-run = Run.begin({str(tmp_path / "run")!r}, Config(), {{}})
+from short_runs import begin, row
+run = begin({str(tmp_path / "run")!r})
 print("go", flush=True)
 for g in range(2, 10_000):
-    row = {{"generation": g, "fitness": np.arange(4.0) + g, "sigma": g / 10}}
-    run.append(row, {{"wall_seconds": g, "busy_seconds": np.ones(2)}})
+    run.append(*row(g))
     run.publish_metrics(force=True)
 """
     seen = []

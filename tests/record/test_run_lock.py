@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import CYCLIC_ES
-from short_runs import HOLD, child, elsewhere, failing, make, snapshot, state
+from short_runs import HOLD, elsewhere, failing, keeps_others_out, make, snapshot, state
 from whole_runs import wait_for
 
 from esac_mpi import Config, record
@@ -28,19 +28,9 @@ def test_a_locked_directory_is_refused_and_a_stale_one_taken(tmp_path, begin):
     assert (tmp_path / "run.lock").read_text().split()[1] == str(os.getpid())
 
 
-def keeps_others_out(path):
-    """Return whether another process gets no lock on a run's."""
-    lock = f"fcntl.lockf(open({str(path / 'run.lock')!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    tried = child(f"import fcntl; {lock}", stderr=subprocess.PIPE)
-    return "BlockingIOError" in tried.communicate()[1]
-
-
-def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path, begin):
+def test_a_start_looks_who_sees_its_lock_and_keeps_it(tmp_path, begin, world):
     """A process that closes a file lets go of its locks on it, however often it has it open."""
-    run, rank = begin(tmp_path), {"node": 0, "local": 0, "hosts": ["here"]}
-    exchanges = {"from_root": lambda value: value, "gather": lambda value: [value]}
-    alone = SimpleNamespace(**rank, **exchanges, clock=time.monotonic)
-    check_directory_is_shared(SimpleNamespace(run=run, world=alone))
+    check_directory_is_shared(SimpleNamespace(run=begin(tmp_path), world=world))
     assert keeps_others_out(tmp_path)
 
 

@@ -174,15 +174,9 @@ def full_after(monkeypatch, room: int) -> None:
 SHORTLY = "--checkpoint.unsaved_minutes 0.0001 --run-dir"
 
 
-@pytest.fixture
-def logged(caplog):
-    """Return a function that returns what was said so far."""
-    caplog.set_level("INFO", "esac_mpi")
-    return lambda: caplog.text
-
-
 @pytest.mark.parametrize(("room", "generation"), [(1, 0), (3, 6)])
-def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged, room, generation):
+def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, caplog, room, generation):
+    caplog.set_level("INFO", "esac_mpi")
     full_after(monkeypatch, room)
     path = tmp_path / "run"
     assert started(*ENDLESS, *SHORTLY.split(), path) == 74
@@ -190,16 +184,17 @@ def test_a_run_that_can_save_nothing_ends_with_74(tmp_path, monkeypatch, logged,
     assert status["status"] == "failed"
     assert status["generation"] == status["progress"] == generation
     assert read(path / "checkpoint.h5")[1]["generation"] == generation
-    assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in logged()
+    assert "nothing could be saved for 0.0001 min (checkpoint.unsaved_minutes)" in caplog.text
     # at first, when it ends, at the end
-    assert logged().count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3
+    assert caplog.text.count(f"saved is generation {generation}, in {path / 'checkpoint.h5'}") == 3
     assert (path / "policy.h5").exists() == (generation > 0)
-    assert "best policy /" not in logged()  # there is none, or it is not the best one
+    assert "best policy /" not in caplog.text  # there is none, or it is not the best one
     there = (path / "metrics.h5").exists()
-    assert (f"results {path / 'metrics.h5'}" in logged()) == ("curve" in logged()) == there
+    assert (f"results {path / 'metrics.h5'}" in caplog.text) == ("curve" in caplog.text) == there
 
 
-def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, logged):
+def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "esac_mpi")
     full_after(monkeypatch, 2)
     path, replace = tmp_path / "run", lock.replace
 
@@ -210,9 +205,9 @@ def test_where_the_directory_is_gone_no_file_is_named(tmp_path, monkeypatch, log
 
     monkeypatch.setattr(lock, "replace", gone)
     assert started(*ENDLESS, *SHORTLY.split(), path) == 74
-    assert logged().count(f"nothing is saved in {path}") == 3
-    assert "results" not in logged()
-    assert "curve" not in logged()
+    assert caplog.text.count(f"nothing is saved in {path}") == 3
+    assert "results" not in caplog.text
+    assert "curve" not in caplog.text
     assert not path.exists()
 
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from short_runs import Ring, begin, grow, state
+import short_runs
+from short_runs import Ring, begin
 
 from esac_mpi import record
 from esac_mpi.record import Columns, Refused, Run, Unsaved, read
@@ -33,7 +34,6 @@ from esac_mpi.record.checkpoints import read_checkpoint
 BEFORE, HALF, AFTER, FAIL, SHORT = range(5)  # of tests/support/shim.c
 DIED = 42
 ADDED = {1: 25, 2: 63, 3: 88, 4: 108}  # transitions in the replay of 40, by generation
-LEARNER = {"w": np.ones(2)}
 
 
 def ring(generation: int) -> Ring:
@@ -46,8 +46,7 @@ def make(path: Path) -> None:
     """Leave a run behind that stopped at generation 2."""
     run = begin(path)
     for generation in (1, 2):
-        grow(run, generation - 1, generation)
-        run.checkpoint(generation, state(generation), LEARNER, ring(generation))
+        short_runs.save(run, generation, replay=ring(generation))
     run.status("requeue", 2)
     run.close()
 
@@ -61,8 +60,7 @@ def again(action: Callable[[], Any]) -> Any:
 
 
 def save(run: Run, generation: int) -> None:
-    grow(run, run.generations, generation)
-    run.checkpoint(generation, state(generation), LEARNER, ring(generation))
+    short_runs.save(run, generation, replay=ring(generation))
     run.save_policy(np.ones(3, np.float32), {})
     run.status("requeue", generation)
 

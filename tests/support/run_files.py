@@ -10,7 +10,7 @@ from esac_mpi.training.loop import busy_columns
 THETA = np.ones(3, np.float32)
 
 
-def write(path, rows, settings=None, provenance=None, status="complete", final=None, theta=THETA):
+def write(path, rows, settings=None, provenance=None, status="complete", final=None):
     """Write a run of rows of (metrics, timing); return it, held. settings: a Config, or changes."""
     config = settings if isinstance(settings, Config) else amend(Config(), settings or {})
     run = Run.begin(path, config, provenance or {})
@@ -18,7 +18,7 @@ def write(path, rows, settings=None, provenance=None, status="complete", final=N
         if "busy_seconds" in timing:
             timing = {**timing, **busy_columns(timing["busy_seconds"], generation)}
         run.append(metrics, timing)
-    run.checkpoint(len(rows), {"theta_es": theta}, {}, theta=theta)
+    run.checkpoint(len(rows), {"theta_es": THETA}, {})
     if final:
         run.final(final)
     run.status(status, len(rows))

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from conftest import environment
+from conftest import environment, finish
 
 from esac_mpi.config import Config
 from esac_mpi.record import Run
@@ -95,16 +95,11 @@ def flip(path):
     path.write_bytes(content)
 
 
-def child(code, **options):
-    line = [sys.executable, "-c", code]
-    streams = {"env": environment(), "stdout": subprocess.PIPE, "text": True}
-    return subprocess.Popen(line, **streams, **options)
-
-
 @contextmanager
 def elsewhere(code, **pipes):
     """Run code in another process, once it has printed a line; it is killed at the end."""
-    process = child(code, **pipes)
+    streams = {"env": environment(), "stdout": subprocess.PIPE, "text": True, **pipes}
+    process = subprocess.Popen([sys.executable, "-c", code], **streams)
     try:
         process.stdout.readline()
         yield process
@@ -113,11 +108,16 @@ def elsewhere(code, **pipes):
         process.communicate()
 
 
+def keeps_others_out(path):
+    """Return whether another process gets no lock on a run's."""
+    lock = f"fcntl.lockf(open({str(path / 'run.lock')!r}, 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    return "BlockingIOError" in finish([sys.executable, "-c", f"import fcntl; {lock}"], None).stderr
+
+
 HOLD = """
 import time
-from esac_mpi.config import Config
-from esac_mpi.record import Run
-run = Run.begin({path!r}, Config(), {{}})
+from short_runs import begin
+run = begin({path!r})
 print("held", flush=True)
 time.sleep(600)
 """
