@@ -41,12 +41,6 @@ SMALL = {
 }
 
 
-@pytest.fixture
-def world(world, monkeypatch):
-    monkeypatch.setattr(cost, "PLAYING", 0.01)
-    return world
-
-
 def lines(output: str) -> dict[str, str]:
     """Return {subject: the rest of its line} of a report."""
     return dict(re.findall(r"^  (\S+(?: \S+)*?)  +(.*)$", output, re.M))
@@ -198,24 +192,22 @@ def test_nodes_that_make_other_bits_are_named():
     assert not physics.fatal
 
 
-def test_the_smallest_shared_memory_decides():
-    env = make("CyclicMDP-v0")
-    (line,) = memory.shared(settings(), env, [seen(), seen(host="b", shared_free=2**20)])
-    assert line.fatal
-    assert "too small on b" in line.remedy
-    (line,) = memory.shared(settings(), env, [seen(), seen(host="b", shared_free=2**21)])
-    assert not line.remedy
+NONE = seen(shared_free=0)
 
 
-def test_a_rank_alone_on_its_node_needs_no_shared_memory():
-    env = make("CyclicMDP-v0")
-    (line,) = memory.shared(settings(), env, [seen(shared_free=0), seen(node=1, shared_free=0)])
-    assert not line.remedy
-    assert "one rank a node needs no /dev/shm" in line.found
-    two = [seen(node=1, host="b"), seen(node=1, host="b")]
-    (line,) = memory.shared(settings(), env, [seen(shared_free=0), *two])
-    assert "free on b" in line.found
-    assert not line.fatal
+@pytest.mark.parametrize(
+    ("ranks", "small", "said"),
+    [
+        ([seen(), seen(host="b", shared_free=2**20)], True, "too small on b"),
+        ([seen(), seen(host="b", shared_free=2**21)], False, "free on b"),
+        ([NONE, replace(NONE, node=1)], False, "one rank a node needs no /dev/shm"),
+        ([NONE, *[seen(node=1, host="b")] * 2], False, "free on b"),
+    ],
+)
+def test_the_smallest_memory_that_ranks_of_a_node_share_decides(ranks, small, said):
+    (line,) = memory.shared(settings(), make("CyclicMDP-v0"), ranks)
+    assert (line.fatal, bool(line.remedy)) == (small, small)
+    assert said in (line.remedy if small else line.found)
 
 
 LAGGED = {"algorithm": "esac", "esac__learner_lag": 5}
