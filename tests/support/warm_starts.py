@@ -5,6 +5,7 @@ import json
 import in_process
 from conftest import LEARNER
 from small_runs import OPTIONS as POPULATIONS
+from words import of_table
 
 from esac_mpi.config import table_of
 from esac_mpi.config.genetic import FORMS
@@ -42,9 +43,9 @@ def options(algorithm, **more):
     """Return the words that make a small run of an algorithm."""
     table = table_of(algorithm)
     given = {**OPTIONS.get(table, {}), **more}
-    words = [word for key, value in given.items() for word in (f"--{table}.{key}", value)]
+    words = of_table(table, **given)
     words = [*POPULATIONS[algorithm], *words] if algorithm in FORMS else words
-    own = "--sac.start_steps 10 --sac.batch_size 8 --sac.replay_capacity 40".split()
+    own = of_table("sac", start_steps=10, batch_size=8, replay_capacity=40)
     sac = {"esac": LEARNER, "sac": own}.get(algorithm, [])
     return [*COMMON, "--algorithm", algorithm, *words, *sac]
 

@@ -15,7 +15,7 @@ import numpy as np
 import own_envs
 import pytest
 import torch
-from conftest import CYCLIC, CYCLIC_ES, ROOT, finish, run
+from conftest import CYCLIC, CYCLIC_ES, ROOT, TINY_ES, finish, run
 from short_runs import keeps_others_out
 from whole_runs import assert_same_run
 
@@ -31,17 +31,15 @@ from esac_mpi.training.task_set_up import resolve_by_task
 
 pytestmark = pytest.mark.slow
 
-TINY = {
-    **{"algorithm": "es", "task.id": "CyclicMDP-v0", "task.horizon": 9, "policy.hidden": [4]},
-    **{"es.population_size": 4, "evaluation.episodes": 1, "budget.generations": 3},
-}
-
 
 def settings(words):
     """Return the settings that a command line's words are."""
     config = load([str(word) for word in words])[0]
     named = {str(word)[2:] for word in words if str(word).startswith("--")}
     return {name: value for name, value in flatten(config) if name in named}
+
+
+TINY = {**settings(TINY_ES), "budget.generations": 3}
 
 
 def tiny(path, callback=None, fresh=False, **more):
