@@ -16,10 +16,6 @@ LAST_WORDS = 0.5  # a launcher loses what it has not forwarded yet when a rank e
 LAST_RESORT = 5.0  # time that stderr and the MPI library have to end the job [s]
 
 
-class LaunchError(WrongUsage):
-    """The launcher and the MPI library do not belong together."""
-
-
 def abort(code: int, *last_words: str, record: Callable[[], object] | None = None) -> NoReturn:
     """Print last words to stderr and end all ranks at once, even if printing or MPI fails.
 
@@ -70,10 +66,10 @@ def binding() -> str:
 
 
 def check_launcher(environ: dict[str, str], size: int) -> None:
-    """Raise LaunchError if a launcher started several processes that each run alone."""
+    """Raise WrongUsage if a launcher started several processes that each run alone."""
     name = next((name for name in batch_system.SIZES if environ.get(name, "").isdecimal()), None)
     if name and size == 1 and int(environ[name]) > 1:
         alone = f"{name} = {environ[name]}, but this process is alone"
         why = f"the launcher belongs to another MPI than {library()}"
         remedy = "use that library's own mpirun, or srun with the matching --mpi"
-        raise LaunchError(f"{alone}: {why}; {remedy} (or unset {name}, if one process is meant)")
+        raise WrongUsage(f"{alone}: {why}; {remedy} (or unset {name}, if one process is meant)")

@@ -4,7 +4,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from esac_mpi.comm import launch
 from esac_mpi.comm.headers import DivergedError
 from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.world import World
@@ -56,8 +55,7 @@ def as_end(error: BaseException, alone: bool) -> Ended | None:
     """Classify what an error ends for all ranks, None if they do not share it. alone: one rank."""
     if isinstance(error, Ended):
         return error
-    refused = isinstance(error, Refused) and alone  # another run has taken the directory
-    if isinstance(error, launch.LaunchError) or refused:
+    if isinstance(error, Refused) and alone:  # another run has taken the directory
         return Ended(WRONG_USAGE, str(error), type(error))
     if isinstance(error, EndsRun) and (alone or error.told):
         words = ", ".join([str(error), *getattr(error, "__notes__", [])])

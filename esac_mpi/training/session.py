@@ -119,7 +119,7 @@ def run(world: World, asked: Asked) -> Outcome:
 
 def carry_out(world: World, asked: Asked) -> Outcome:
     """Do what is asked for. Raises Ended for what is refused."""
-    launch.check_launcher(dict(os.environ), world.size)
+    run_together(world, lambda: launch.check_launcher(dict(os.environ), world.size))
     if world.leads and batch_system.is_stale(os.environ):
         log.warn("SLURM_JOB_END_TIME is past, so it is another job's and is ignored: unset it")
     refuse_others(world.gather(asked.alike))

@@ -9,6 +9,7 @@ from conftest import ROOT
 from esac_mpi.comm import headers, launch, node
 from esac_mpi.comm.headers import DivergedError, boards
 from esac_mpi.comm.schedule import deal, with_trials
+from esac_mpi.host.errors import WrongUsage
 
 
 def test_map_begins_with_what_is_expected_to_take_longest(world):
@@ -133,7 +134,7 @@ def test_a_wish_to_stop_reaches_the_next_exchange(world):
     "name", ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"]
 )
 def test_processes_that_a_launcher_started_alone_are_refused(name):
-    with pytest.raises(launch.LaunchError, match=name):
+    with pytest.raises(WrongUsage, match=name):
         launch.check_launcher({name: "4"}, 1)
     launch.check_launcher({name: "4"}, 4)
     launch.check_launcher({name: "1"}, 1)
