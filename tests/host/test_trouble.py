@@ -77,6 +77,7 @@ def test_a_learner_that_diverges_while_speed_is_measured_is_one_sentence(tmp_pat
 def test_a_check_of_a_task_that_fails_when_it_is_played_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("FAILS", f"0 {2 * PROBE_STEPS}")
     monkeypatch.setattr("own_envs.Failing.steps", 0)
+    monkeypatch.setattr("esac_mpi.training.check.cost.EPISODES", 100)  # however slow they are
     line = ["--task.id", "own_envs:Failing-v0", *SMALL_ES, "--run-dir", tmp_path / "run"]
     with pytest.raises(ended.Ended, match=r"so nothing was created: RuntimeError: the simulator"):
         checked(*line)
