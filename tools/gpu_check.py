@@ -15,9 +15,9 @@ that it works; its figures mean nothing.
 
 import os
 
-os.environ.update(
-    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-)  # before numpy
+from tools import ONE_THREAD, processes
+
+os.environ.update(ONE_THREAD)
 
 import sys
 import tempfile
@@ -35,7 +35,6 @@ from esac_mpi.host import affinity, cooperative
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play.transitions import width
 from esac_mpi.record import Run
-from tools import processes
 from tools.bench import learner as peer
 from tools.bench.measurement import compare_rates, turns
 from tools.bench.program import launch, run_for

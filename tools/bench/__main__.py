@@ -20,10 +20,9 @@ what is not installed or fails is left out, and said. Nothing else should run me
 
 import os
 
-os.environ.update(
-    dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-)  # before numpy
-os.environ["MUJOCO_GL"] = "disabled"  # nothing is drawn
+from tools import ONE_THREAD
+
+os.environ.update(ONE_THREAD, MUJOCO_GL="disabled")  # nothing is drawn
 
 import sys
 from importlib import import_module

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -93,9 +94,9 @@ def competitors(size: Size) -> Turns:
     if on_cpu and learners.load("cpu").KIND:
         found["ours compiled"] = lazily(partial(ours, "sac", size, {"learner.kernels": "compiled"}))
     if is_installed("stable_baselines3"):
-        found["stable-baselines3"] = lazily(partial(sb3, size))
+        found["stable-baselines3"] = lazily(partial(rival, "stable_baselines3", size))
     if on_cpu and size.threads == 1 and is_installed("sbx"):
-        found["SBX"] = lazily(partial(sbx, size))
+        found["SBX"] = lazily(partial(rival, "sbx", size, at_once=50))
     found["CleanRL-style"] = lazily(partial(eager_sac, size))
     if on_cpu:
         return found
@@ -195,22 +196,11 @@ def own_steps(task: str, size: Size, kernels: str) -> Callable[[], Timed]:
     return chunks(step, size)
 
 
-def sb3(size: Size) -> Callable[[], Timed]:
-    """Return a turn of stable-baselines3's train."""
-    import stable_baselines3
+def rival(library: str, size: Size, at_once: int = 0) -> Callable[[], Timed]:
+    """Return a turn of the SAC of stable-baselines3, or of SBX, which has its interface.
 
-    return trained(stable_baselines3.SAC, size)
-
-
-def sbx(size: Size) -> Callable[[], Timed]:
-    """Return a turn of SBX's SAC, in JAX on one core: a call is one compiled program."""
-    import sbx
-
-    return trained(sbx.SAC, size, at_once=50)
-
-
-def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
-    """Return a turn of `train` by stable-baselines3's interface. at_once: updates of a call."""
+    at_once: updates of a call of `train`, in JAX one compiled program.
+    """
     import gymnasium
     from stable_baselines3.common.logger import configure
 
@@ -218,7 +208,7 @@ def trained(kind: Any, size: Size, at_once: int = 0) -> Callable[[], Timed]:
         observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (OBSERVATION,), np.float32)
         action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
 
-    model = kind(
+    model = import_module(library).SAC(
         "MlpPolicy", Spaces(), batch_size=size.batch,
         buffer_size=STORED, device=size.device, ent_coef=0.2,
         policy_kwargs={"net_arch": list(size.hidden)},

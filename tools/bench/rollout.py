@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from esac_mpi import envs
 from esac_mpi.operators.policy import Layout, Policy
 from esac_mpi.play.rollout import play
-from tools.bench.measurement import Figure, Timed, compare_rates, is_installed, turns
+from tools.bench.measurement import Figure, Timed, Turns, compare_rates, is_installed, turns
 from tools.bench.plain import Plain
 
 DM = "cheetah-run", "walker-walk", "humanoid-run"
@@ -38,9 +39,10 @@ def measurements(quick: bool, rounds: int) -> Iterator[Figure]:
     horizon, least = (50, 50) if quick else (0, 2000)
     for task, width in TOY if quick else CASES:
         contest = Contest(task, width, horizon, least)
-        competitors = {
-            "closed loop": contest.ours, "bare physics": contest.physics,
-            "library's steps": contest.library, "torch module": contest.torch_loop,
+        competitors: Turns = {
+            "closed loop": partial(contest.evaluate, contest.env), "bare physics": contest.physics,
+            "library's steps": partial(contest.evaluate, contest.stepped),
+            "torch module": contest.torch_loop,
             "resets": contest.resets,
         }  # fmt: skip
         if evotorch and not task.startswith("dm_control/"):
@@ -60,7 +62,7 @@ class Contest:
     def __init__(self, task: str, width: int, horizon: int, least: int) -> None:
         self.task, self.least = task, least
         self.env = envs.make(task, horizon)
-        self.stepped = envs.make(task, horizon)
+        self.stepped = envs.make(task, horizon)  # as where a task has no closed loop
         vars(self.stepped)["closed_loop"] = None
         self.layout = Layout((self.env.observation_size, width, width, self.env.action_size))
         self.theta = self.layout.initial(0, 0)
@@ -69,15 +71,8 @@ class Contest:
         self.plain = Plain(task)
         self.recorded = self._record()
 
-    def ours(self) -> Timed:
+    def evaluate(self, env: envs.Env) -> Timed:
         """Play as an evaluating rank does."""
-        return self._play(self.env)
-
-    def library(self) -> Timed:
-        """Play as an evaluating rank does where a task has no closed loop."""
-        return self._play(self.stepped)
-
-    def _play(self, env: envs.Env) -> Timed:
         start, steps, seed = time.perf_counter(), 0, 0
         while steps < self.least:
             steps += play(env, self.policy, seed).episodic_length
@@ -85,7 +80,7 @@ class Contest:
         return steps, time.perf_counter() - start
 
     def resets(self) -> Timed:
-        """Make the resets of `ours` alone; count the steps of their episodes."""
+        """Make the resets of `evaluate` alone; count the steps of their episodes."""
         start = time.perf_counter()
         for seed in range(len(self.recorded)):
             self.env.reset(seed)
@@ -155,11 +150,15 @@ class Contest:
         return module
 
     def _record(self) -> list[tuple[np.ndarray, list[np.ndarray]]]:
-        """Return the start state and the actions of the episodes that `ours` plays."""
+        """Return the start state and the actions of the episodes that `evaluate` plays."""
         episodes: list[tuple[np.ndarray, list[np.ndarray]]] = []
         while sum(len(actions) for _, actions in episodes) < self.least:
-            seed, actions = len(episodes), [np.zeros(0)][:0]
-            play(self.env, _Recorder(self.policy, actions), seed)  # type: ignore[arg-type]
+            seed, actions = len(episodes), list[np.ndarray]()
+
+            def keep(action: np.ndarray, kept: list[np.ndarray] = actions) -> None:
+                kept.append(action.astype(float))
+
+            play(self.env, self.policy, seed, disturb=keep)
             self.plain.reset(seed)
             episodes.append((self.plain.state(), actions))
         return episodes
@@ -178,15 +177,3 @@ def _affine(half: np.ndarray, centre: np.ndarray) -> Any:
             return torch.addcmul(self.shift, self.scale, x)
 
     return Affine()
-
-
-class _Recorder:
-    """A policy that keeps its actions."""
-
-    def __init__(self, policy: Policy, actions: list[np.ndarray]) -> None:
-        self._policy, self._actions = policy, actions
-
-    def __call__(self, observation: np.ndarray) -> np.ndarray:
-        action = self._policy(observation)
-        self._actions.append(np.array(action, np.float64))
-        return action

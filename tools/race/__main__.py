@@ -32,7 +32,8 @@ from esac_mpi.host.errors import INSTALL
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.running import collected_signals, launcher
 from esac_mpi.training import provenance
-from tools import processes
+from tools import ONE_THREAD, processes
+from tools.bench.measurement import say
 from tools.parsing import parser
 from tools.race import field, rows, standings
 from tools.race.running import Look, Plan
@@ -49,11 +50,6 @@ PACKAGES = {  # of a library, whose versions decide a row
     field.SBX: ("sbx-rl", "jax", "stable_baselines3"),
     field.EVOTORCH: ("evotorch", "ray"),
 }
-
-
-def say(message: str) -> None:
-    """Say something beside the table."""
-    print(message, file=sys.stderr, flush=True)
 
 
 class Failed(Exception):
@@ -157,19 +153,11 @@ def run_competitor(plan: Plan, folder: Path) -> rows.Row:
     plan = replace(plan, folder=str(place), started=time.monotonic())
     (place / "plan.json").write_text(json.dumps(asdict(plan)), encoding="utf-8")
     ranks = plan.cores if plan.program == "ours" and plan.competitor not in field.ON_ONE else 1
-    line = [
-        *(launcher(ranks) if ranks > 1 else []),
-        sys.executable,
-        "-m",
-        "tools.race.peers",
-    ]
-    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    one["JAX_PLATFORMS"] = "cpu"
+    program = [sys.executable, "-m", "tools.race.peers", place / "plan.json"]
+    line = [*launcher(ranks), *program] if ranks > 1 else program
+    environ = processes.environ(**ONE_THREAD, JAX_PLATFORMS="cpu")
     said: list[str] = []
-    most = 3 * plan.limit + SPARE
-    code = processes.follow(
-        [*line, place / "plan.json"], most, said.append, processes.environ(**one)
-    )
+    code = processes.follow(line, 3 * plan.limit + SPARE, said.append, environ)
     (place / "log.txt").write_text("\n".join(said) + "\n", encoding="utf-8")
     shutil.rmtree(place / "run", ignore_errors=True)
     return result(plan, code, time.monotonic() - plan.started, said)
