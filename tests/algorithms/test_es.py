@@ -40,7 +40,7 @@ def evaluate(world, env, params, policies, episodes, k, purpose=Purpose.EVALUATI
 
 
 def test_a_row_stays_when_the_board_is_written_again(world):
-    params, state = make(world, Layout((1, 3)), es__population_size=4)
+    params, state = make(world, Layout((1, 3)), population_size=4)
     rows = [es.generation(params, state, world, Quadratic()) for _ in range(3)]
     before = [(row["fitness"].copy(), timing["member_seconds"].copy()) for row, timing in rows]
     returns = evaluate(world, Quadratic(), params, state.policies, 4, 3).returns
@@ -56,10 +56,9 @@ def test_a_row_stays_when_the_board_is_written_again(world):
 
 
 def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
-    options = {"es__population_size": 50, "es__sigma": 0.1, "es__lr_es": 0.001}
-    options |= {"es__sampling": "onesided", "es__fitness_shaping": "standardised"}
-    options |= {"es__optimiser": "sgd", "policy__output": "clip"}
-    params, state = make(world, Layout((1, 3)), **options)
+    blog = {"population_size": 50, "sigma": 0.1, "lr_es": 0.001, "sampling": "onesided"}
+    blog |= {"fitness_shaping": "standardised", "optimiser": "sgd", "policy__output": "clip"}
+    params, state = make(world, Layout((1, 3)), **blog)
     w = np.array([0.85, -0.6, 0.7])
     state.theta_es[3:] = w
     for k in range(1, 301):
@@ -77,8 +76,8 @@ def test_a_theta_that_is_not_finite_ends_the_run_at_once(world):
     """Weight decay alone multiplies theta by 1 - 1e38 * decay."""
     # 10 becomes -inf at once, or -1e19, 1e37 and then -inf.
     for decay, finite in ((1.0, 0), (1e-20, 2)):
-        options = {"es__optimiser": "sgd", "es__lr_es": 1e38, "es__population_size": 4}
-        options |= {"es__fitness_shaping": "standardised", "es__weight_decay": decay}
+        options = {"optimiser": "sgd", "lr_es": 1e38, "fitness_shaping": "standardised"}
+        options |= {"population_size": 4, "weight_decay": decay}
         params, state = make(world, Layout((2, 2)), **options)
         state.theta_es[:] = 10
         for _ in range(finite):
@@ -90,9 +89,9 @@ def test_a_theta_that_is_not_finite_ends_the_run_at_once(world):
 
 @pytest.mark.parametrize("shaping", ["sign", "sign_ranks"])
 def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
-    options = {"es__fitness_shaping": shaping, "es__optimiser": "sgd", "es__fitness_episodes": 2}
-    options |= {"es__population_size": 8, "es__sigma": 0.5, "es__lr_es": 0.1}
-    options["es__start_states"] = "member"  # of a pair's equal rewards there is no gradient
+    options = {"fitness_shaping": shaping, "population_size": 8, "sigma": 0.5, "lr_es": 0.1}
+    options |= {"optimiser": "sgd", "fitness_episodes": 2}
+    options["start_states"] = "member"  # of a pair's equal rewards there is no gradient
     params, state = make(world, Layout((2, 2)), **options)
     theta, env = state.theta_es.copy(), Noted()
     row, _ = es.generation(params, state, world, env)
@@ -109,11 +108,10 @@ def test_the_signs_of_rewards_shape_the_gradient_if_told(world, shaping):
 
 @pytest.mark.parametrize("start_states", ["member", "pair"])
 def test_actions_have_addressed_noise_within_the_bounds(world, start_states):
-    settings = {"es__population_size": 4, "es__fitness_episodes": 2}
-    settings["es__start_states"] = start_states
+    settings = {"population_size": 4, "fitness_episodes": 2, "start_states": start_states}
     plain, noisy = Noted(), Noted()
     for env, std in ((plain, 0.0), (noisy, 0.3)):
-        params, state = make(world, Layout((2, 2)), es__action_noise=std, **settings)
+        params, state = make(world, Layout((2, 2)), action_noise=std, **settings)
         es.generation(params, state, world, env)
     assert plain.seeds == noisy.seeds
     clipped = 0
@@ -133,7 +131,7 @@ def test_each_policy_is_evaluated_with_its_own_normaliser(world):
     ones = np.float32([1, 1])
     seen = Normaliser(np.float32([3, -2]), ones), None, Normaliser(0 * ones, 2 * ones)
     thetas = dict.fromkeys("abc", np.float32([0.3, 0.1, 0.2, 0.4, 0, 0]))
-    params, _ = make(world, Layout((2, 2)), es__population_size=4)
+    params, _ = make(world, Layout((2, 2)), population_size=4)
     env, alone = Noted(), Noted()
     evaluate(world, env, params, thetas, 2, 3, Purpose.DUEL, seen)
     for i, theta in enumerate(thetas.values()):

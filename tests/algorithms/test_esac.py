@@ -182,10 +182,9 @@ def test_start_states_and_learning_differ_by_seed(world):
 def test_with_its_own_parts_off_esac_is_es_bit_for_bit(world, scaled):
     off = {"sac_copies": 0, "crossover": "off", "winner_pull": 0.0, "p_sac_initial": 0.0}
     params, state, env = make(world, **off, p_sac_final=0.0, scaled_noise=scaled)
-    own = {"es__start_states": "member", "es__observation_normalisation": False}
-    own["es__scaled_noise"] = scaled
-    own |= {name.replace("esac.", "es__"): value for name, value in OWN.items()}
-    plain, alone = make_es(world, **own)
+    own = {name.removeprefix("esac."): value for name, value in OWN.items()}
+    own |= {"start_states": "member", "observation_normalisation": False}
+    plain, alone = make_es(world, **own, scaled_noise=scaled)
     for _ in range(3):
         advance(world, params, state, env)
         es.generation(plain, alone, world, env)

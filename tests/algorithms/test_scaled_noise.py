@@ -12,7 +12,7 @@ from esac_mpi.play import population, state
 from esac_mpi.play.params import make_policy
 from esac_mpi.play.rollout import play
 
-SETTINGS = {"es__population_size": 10, "es__observation_normalisation": False}
+SETTINGS = {"population_size": 10, "observation_normalisation": False}
 
 
 class Loud(Track):
@@ -67,7 +67,7 @@ def test_members_and_steps_are_scaled_by_what_was_seen_before(world):
 
 def test_a_run_of_a_version_without_scaled_noise_goes_on_without(world):
     params, resumed = make_es(world, **SETTINGS)
-    without, plain = make_es(world, **SETTINGS, es__scaled_noise=False)
+    without, plain = make_es(world, **SETTINGS, scaled_noise=False)
     es.generation(without, plain, world, Loud())
     former = state.arrays(plain)
     del former["noise_sums"]
@@ -79,5 +79,5 @@ def test_a_run_of_a_version_without_scaled_noise_goes_on_without(world):
 
 
 def test_a_standardised_population_has_plain_noise(world):
-    params, values = make_es(world, **{**SETTINGS, "es__observation_normalisation": True})
+    params, values = make_es(world, population_size=10, observation_normalisation=True)
     assert population.noise_scale(params, params.config.es, values.noise_sums, 1) is None

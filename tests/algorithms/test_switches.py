@@ -235,9 +235,9 @@ def test_an_unstable_test_leaves_sigma_as_it_is(world):
 
 def test_es_tests_theta_es_every_fifth_generation(world):
     _, _, env = make(world)
-    table = {"es__population_size": 10, "es__sigma": 0.3}
+    table = {"population_size": 10, "sigma": 0.3}
     fixed, plain = make_es(world, **table)
-    params, state = make_es(world, **table, es__sigma_rule="one_fifth")
+    params, state = make_es(world, **table, sigma_rule="one_fifth")
     for k in range(1, 7):
         row, timing = es.generation(params, state, world, env)
         other, _ = es.generation(fixed, plain, world, env)

@@ -73,25 +73,26 @@ class Teacher:
         self.held = False
 
 
-def setting(name: str) -> str:
-    """Return a field's whole name; without a table, section__field, it is one of esac's."""
-    return name.replace("__", ".") if "__" in name or name == "seed" else f"esac.{name}"
+def configured(table: str, base, settings):
+    """Return checked settings; without a table, section__field, a field is one of `table`'s."""
+    chosen = {
+        name.replace("__", ".") if "__" in name or name == "seed" else f"{table}.{name}": value
+        for name, value in settings.items()
+    }
+    options = config.amend(config.Config(), {**base, **chosen})
+    config.check(options)
+    return options
 
 
 def make(world, **settings):
-    chosen = {setting(name): value for name, value in settings.items()}
-    options = config.amend(config.Config(), {**SETTINGS, **chosen})
-    config.check(options)
+    options = configured("esac", SETTINGS, settings)
     params = Params(options, LAYOUT, 10, make_epsilon(options.esac, options.seed, LAYOUT, world))
     return params, esac.init(params, world), Track()
 
 
 def make_es(world, layout=LAYOUT, **settings):
-    chosen = {name.replace("__", "."): value for name, value in settings.items()}
     hidden = {"policy.hidden": layout.sizes[1:-1], "policy.linear": False}
-    plain = {"algorithm": "es", "es.reward_shift": 0.0, **hidden}
-    options = config.amend(config.Config(), {**plain, **chosen})
-    config.check(options)
+    options = configured("es", {"algorithm": "es", "es.reward_shift": 0.0, **hidden}, settings)
     params = Params(options, layout, 4, make_epsilon(options.es, options.seed, layout, world))
     return params, es.init(params, world)
 
