@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import ROUTINE, run
 from in_process import checked, started
-from whole_runs import assert_same_run, counted, killed_at, sentence, summary
+from whole_runs import assert_same_run, counted, killed_at, run_once, sentence, summary
 from words import words
 
 from esac_mpi.algorithms.aes_driver import Driver
@@ -27,20 +27,14 @@ OTHER += words("--aes_rl.update_cost 0.5")
 SMALL = [*OTHER, *words("--aes_rl.relative_baseline 100 --aes_rl.critic_layer_norm true")]
 TASK = ["--task.id", "own_envs:Delayed-v0"]
 # a ring that is written over
-LINE = [*SMALL, *TASK, *words("--aes_rl.replay_capacity 500 --budget.generations 8 --run-dir")]
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory, alone):
-    path = tmp_path_factory.mktemp("aes") / "straight"
-    alone(*LINE, path)
-    return path
+LINE = [*SMALL, *TASK, *words("--aes_rl.replay_capacity 500 --budget.generations 8")]
+straight = run_once(*LINE)
 
 
 def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, together):
     """Delayed at random by machine and task, on one rank, two and three, which share four tasks."""
-    together(2, *LINE, tmp_path / "parts", "--budget.generations", 3)
-    together(3, *LINE, tmp_path / "parts", nodes=2)
+    together(2, *LINE, "--run-dir", tmp_path / "parts", "--budget.generations", 3)
+    together(3, *LINE, "--run-dir", tmp_path / "parts", nodes=2)
     assert_same_run(straight, tmp_path / "parts")
 
 
@@ -53,8 +47,8 @@ KILLS = [
 
 
 def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path, alone):
-    killed_at(KILLS, *LINE, tmp_path / "killed")
-    alone(*LINE, tmp_path / "killed")
+    killed_at(KILLS, *LINE, "--run-dir", tmp_path / "killed")
+    alone(*LINE, "--run-dir", tmp_path / "killed")
     assert_same_run(straight, tmp_path / "killed")
 
 
@@ -137,20 +131,14 @@ def test_a_rank_that_is_never_heard_of_again_ends_the_job(tmp_path):
     assert re.search(waits, done.stderr)
 
 
-@pytest.fixture(scope="module")
-def reusing(tmp_path_factory, alone):
-    """Return a run of the (1+1)-ES, and the line that makes it."""
-    # Most of its arrivals leave the mean where it is.
-    path = tmp_path_factory.mktemp("reusing") / "run"
-    line = [*OTHER, *TASK, *words("--aes_rl.mean_rule full_move --aes_rl.variance_rule success")]
-    line += words("--aes_rl.reward_shift 0.5 --budget.generations 6 --run-dir")
-    alone(*line, path)
-    return path, line
+# the (1+1)-ES: most of its arrivals leave the mean where it is
+REUSING = [*OTHER, *TASK, *words("--aes_rl.mean_rule full_move --aes_rl.variance_rule success")]
+REUSING += words("--aes_rl.reward_shift 0.5 --budget.generations 6")
+reusing = run_once(*REUSING)
 
 
 def test_while_the_mean_stays_nobody_plays_it_again(reusing):
-    path, _ = reusing
-    columns = Run.open(path).columns
+    columns = Run.open(reusing).columns
     worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
     of_mean = steps[np.isin(worker, range(3))] - columns["metrics/length"].ravel()
     returns, p = (columns[f"metrics/{name}"].ravel() for name in ("mean_return", "p"))
@@ -164,23 +152,23 @@ def test_while_the_mean_stays_nobody_plays_it_again(reusing):
         known = any(given[j] >= last and of_mean[j] for j in range(last, before))
         assert bool(of_mean[i]) == (not known), i
         assert of_mean[i] or not i or returns[i] == returns[i - 1]
-    said = summary(path)
+    said = summary(reusing)
     assert said["env_steps"]["population"] == np.nansum(steps) < 3 * said["nominal_steps"]
 
 
-def test_where_it_is_not_reused_all_come_with_the_means_return(reusing, tmp_path, alone):
-    alone(*reusing[1], tmp_path / "run", "--aes_rl.mean_reused", "false")
+def test_where_it_is_not_reused_all_come_with_the_means_return(tmp_path, alone):
+    alone(*REUSING, "--aes_rl.mean_reused", "false", "--run-dir", tmp_path / "run")
     columns = Run.open(tmp_path / "run").columns
     worker, steps = columns["timing/task_worker"].ravel(), columns["timing/task_steps"].ravel()
     assert (steps[np.isin(worker, range(3))] > columns["metrics/length"].ravel()).all()
 
 
 def test_what_is_known_of_the_mean_survives_ranks_and_kills(reusing, tmp_path, alone, together):
-    path, line = reusing
-    together(3, *line, tmp_path / "run", "--budget.generations", 2)
-    killed_at([(*KILLS[2][:1], 7)], *line, tmp_path / "run")
-    alone(*line, tmp_path / "run")
-    assert_same_run(path, tmp_path / "run")
+    line = [*REUSING, "--run-dir", tmp_path / "run"]
+    together(3, *line, "--budget.generations", 2)
+    killed_at([(*KILLS[2][:1], 7)], *line)
+    alone(*line)
+    assert_same_run(reusing, tmp_path / "run")
 
 
 def test_by_ranks_alone_nobody_has_to_play_the_mean(tmp_path, alone):

@@ -44,6 +44,8 @@ LARGE = "--task.horizon 4 --{0}.population_size 1040 --{0}.observation_normalisa
 LINES = {
     "es": [*CYCLIC_ES, *words(OF_ES)],
     "es, large": [*CYCLIC_ES, *words(LARGE.format("es"))],
+    # of three ranks one has no member, and two no episode of an evaluation
+    "es, few": [*CYCLIC_ES, *words("--es.population_size 2 --evaluation.episodes 1")],
     "sac": [*TASK, *ROUTINE, *LEARNER, *words(OF_SAC)],
     "td3": [
         *TASK, *ROUTINE, "--algorithm", "td3",
@@ -104,6 +106,7 @@ LINES = {
 PARTS = {  # (last generation, ranks, nodes) of each; a case without its own has its algorithm's
     "es": [(5, 3, 2), (7, 2, 1)],
     "es, large": [(1, 2, 1), (3, 3, 2), (4, 2, 2)],
+    "es, few": [(4, 3, 1)],
     "sac": [(2, 1, 1), (7, 3, 1)],
     **{name: [(5, 1, 1), (8, 2, 1)] for name in ("td3", "ddpg")},  # after 125 updates: odd
     "td3, on ranks": [(2, 1, 1), (6, 3, 1)],

@@ -24,7 +24,7 @@ import pytest
 import whole_runs
 from conftest import JOBS, PATIENCE, ROOT, ROUTINE, SMALL, SMALL_ES, environment
 from slurm.cluster import Cluster
-from whole_runs import assert_same_run, summary, wait_for
+from whole_runs import assert_same_run, run_once, summary, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -54,20 +54,8 @@ needs_pmix = pytest.mark.skipif(bool(lacks), reason=lacks)
 LAUNCHES = [SRUN, pytest.param(PMIX, marks=needs_pmix)]
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory, alone):
-    """The run that every job below must equal, made without a scheduler."""
-    path = tmp_path_factory.mktemp("straight") / "run"
-    alone(ROOT / CONFIG, *RUN, "--run-dir", path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def evolved(tmp_path_factory, alone):
-    """The run of EVOLUTION, made without a scheduler."""
-    path = tmp_path_factory.mktemp("evolved") / "run"
-    alone(ROOT / CONFIG, *EVOLUTION, "--run-dir", path)
-    return path
+# the runs that the jobs below must equal, made without a scheduler
+straight, evolved = (run_once(ROOT / CONFIG, *line) for line in (RUN, EVOLUTION))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, SMALL, run
-from whole_runs import assert_same_run, ended, rows_published, science, status, summary, wait_for
+from whole_runs import assert_same_run, rows_published, run_once, science, status, summary, wait_for
 
 from esac_mpi import Policy, envs
 from esac_mpi.operators.noise import Purpose, integer
@@ -18,12 +18,7 @@ pytestmark = pytest.mark.slow
 TWENTY = [*CYCLIC, "--budget.generations", 20]
 
 
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory, alone):
-    """ESAC for 20 generations on the cyclic MDP, on one process without mpirun."""
-    path = tmp_path_factory.mktemp("straight") / "run"
-    alone(*TWENTY, "--run-dir", path)
-    return path
+straight = run_once(*TWENTY)
 
 
 def test_the_reference_run_does_all_that_esac_does(straight):
@@ -69,21 +64,6 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
         np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
 
 
-def test_a_signal_stops_with_75_and_the_run_can_go_on(straight, tmp_path, start, alone):
-    path = tmp_path / "run"
-    endless = [*CYCLIC, "--budget.generations", 100_000, "--run-dir", path]
-    process = start(2, *endless, program=EAGER)
-    wait_for(lambda: rows_published(path) >= 5)
-    process.send_signal(signal.SIGTERM)
-    ended(process, 75)
-    stopped = status(path)["generation"]
-    assert status(path)["status"] == "requeue"
-    assert science(path)["metrics/generation"][-1] == stopped
-    alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", path)
-    for name, values in science(straight).items():
-        np.testing.assert_array_equal(science(path)[name][:20], values, err_msg=name)
-
-
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
@@ -108,32 +88,6 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
     assert said["env_steps"]["replayed"] == winners[history["metrics/sac_phase"] == 1].sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
-
-
-LAGGED = [*TWENTY, "--esac.learner_lag", 2]
-
-
-@pytest.fixture(scope="module")
-def lagged(tmp_path_factory, alone):
-    """The straight run with SAC phases beside the evaluation of two generations."""
-    path = tmp_path_factory.mktemp("lagged") / "run"
-    alone(*LAGGED, "--run-dir", path)
-    return path
-
-
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (3, 3)])
-def test_phases_beside_the_evaluation_do_not_depend_on_the_ranks(
-    lagged, straight, tmp_path, together, ranks, nodes
-):
-    done = together(ranks, *LAGGED, "--run-dir", tmp_path / "run", nodes=nodes)
-    assert f"{ranks} ranks on {nodes} node(s)" in done.stdout
-    assert_same_run(lagged, tmp_path / "run")
-    rows, direct = science(lagged), science(straight)
-    assert rows["metrics/sac_phase"].sum() >= 5
-    begun = np.flatnonzero(direct["metrics/sac_phase"])[0]
-    late, at_once = (each["metrics/gradient_updates"] for each in (rows, direct))
-    assert late[begun + 1] == 0 < at_once[begun]
-    assert late[begun + 2] == at_once[begun]
 
 
 def phase_begun(path: Path) -> int:

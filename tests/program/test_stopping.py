@@ -274,12 +274,3 @@ def test_a_suspended_job_is_no_hanging_one(tmp_path, start):
     wait_for(lambda: rows_published(path) > made + 5)
     process.send_signal(signal.SIGTERM)
     ended(process, 75)
-
-
-def test_all_ranks_but_one_may_have_nothing_to_do(tmp_path, alone, together):
-    """Of three ranks one has no member, and two no episode of an evaluation."""
-    few = [*CYCLIC_ES, "--es.population_size", 2, "--evaluation.episodes", 1]
-    few += ["--budget.generations", 4, "--run-dir"]
-    alone(*few, tmp_path / "one")
-    together(3, *few, tmp_path / "three")
-    assert_same_run(tmp_path / "one", tmp_path / "three")

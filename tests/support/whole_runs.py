@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import pytest
 from conftest import PATIENCE, ROOT, finish
 
 from esac_mpi.commands.__main__ import main
@@ -27,6 +28,18 @@ def summary(path: Path) -> dict:
     with redirect_stdout(StringIO()) as printed:
         assert main(["summary", str(path), "--json"]) == 0
     return json.loads(printed.getvalue())
+
+
+def run_once(*line: object):
+    """Return a fixture: the directory of a run of this line on one process, made once a file."""
+
+    @pytest.fixture(scope="module")
+    def made(tmp_path_factory, alone) -> Path:
+        path = tmp_path_factory.mktemp("once") / "run"
+        alone(*line, "--run-dir", path)
+        return path
+
+    return made
 
 
 def counted(path: Path, monkeypatch, make, *arguments) -> int:
@@ -59,7 +72,8 @@ def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> 
         if ranks == 1:
             alone(*line, *more)
         else:
-            together(ranks, *line, *more, nodes=nodes)
+            said = together(ranks, *line, *more, nodes=nodes).stdout
+            assert f"{ranks} ranks on {nodes} node(s)" in said
     assert_same_run(path / "straight", path / "parts")
     return Run.open(path / "straight")
 
