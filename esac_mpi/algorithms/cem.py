@@ -7,6 +7,7 @@ makes any of them from mean, variance and the address of its epsilon.
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -112,11 +113,7 @@ def generation(
     """Make one generation; return its metrics and its timing."""
     now = Now(params, state, world, env, learner, state.generation + 1)
     cem, laps, actor = params.config.cem, Laps(world.clock), make_actor(params)
-
-    def playing(i: int) -> tuple[Played, np.ndarray]:
-        return play_drawn(now, actor, i), np.zeros(0)
-
-    crew = Crew(cem.population_size)
+    crew, playing = Crew(cem.population_size), partial(play_drawn, now, actor)
     found = experience.gather(world, crew, playing, expected_times(cem, state))
     laps("evaluate")
     row = update(now, (found.returns, found.lengths), {})

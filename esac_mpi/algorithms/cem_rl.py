@@ -179,8 +179,8 @@ def play_drawn(now: Now) -> Experience:
     cem, actor, (crew, _) = now.params.config.cem_rl, make_actor(now.params), crews(now.params)
     first = individuals(cem)[1]
 
-    def playing(i: int) -> tuple[Played, np.ndarray]:
-        return pure.play_drawn(now, actor, first + i), np.zeros(0)
+    def playing(i: int) -> Played:
+        return pure.play_drawn(now, actor, first + i)
 
     return experience.gather(now.world, crew, playing, pure.expected_times(cem, now.state)[first:])
 
@@ -189,11 +189,11 @@ def play_trained(now: Now, learns: bool) -> tuple[Experience, dict[int, np.ndarr
     """Train individuals, if they can learn, and play them; return also what they became."""
     params, actor, (_, crew) = now.params, make_actor(now.params), crews(now.params)
 
-    def playing(i: int) -> tuple[Played, np.ndarray]:
+    def playing(i: int) -> Played:
         theta = pure.write_individual(now, i, actor.theta)
         if learns:
             actor.theta[:] = train(now, i, theta)
-        return pure.play(now, actor.refresh(), i), as_doubles(actor.theta)
+        return pure.play(now, actor.refresh(), i)._replace(own=as_doubles(actor.theta))
 
     found = experience.gather(now.world, crew, playing, np.ones(crew.count))
     if not learns:

@@ -59,7 +59,7 @@ def play(now: Now) -> Played:
     if not erl.exploration_clip:
         learners += " by actions beyond its bounds too (erl.exploration_clip = false)"
 
-    def playing(i: int) -> tuple[experience.Played, np.ndarray]:
+    def playing(i: int) -> experience.Played:
         member, number = divmod(i, erl.fitness_episodes)
         process = state.noise.copy()
         whose = learners if i == last else f"member {member}"
@@ -71,7 +71,7 @@ def play(now: Now) -> Played:
                 played = experience.play(env, actor.set(state.population[member]), [address])
         if erl.time_limits == "termination" and not played.unstable and len(played.rows):
             played.rows[-1, columns(o, a).terminated] = 1.0
-        return played, process
+        return played._replace(own=process)
 
     found = experience.gather(now.world, everybody, playing, np.ones(everybody.count))
     returns, lengths = (

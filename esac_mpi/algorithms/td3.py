@@ -131,7 +131,7 @@ def play(params: Params, state: State, world: World, env: Env, noise: float | No
     seed, k, a = params.config.seed, state.generation + 1, params.layout.sizes[-1]
     mean = make_actor(params, state.normaliser(params.config)).set(state.theta)
 
-    def playing(i: int) -> tuple[Played, np.ndarray]:
+    def playing(i: int) -> Played:
         random = generator(seed, Purpose.LEARNER, k, block=i)
 
         def act(observation: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ def play(params: Params, state: State, world: World, env: Env, noise: float | No
 
         with note_origin(f"in the training episodes of generation {k}, episode {i}"):
             address = integer(seed, Purpose.LEARNER_EPISODE, k, block=i)
-            return experience.play(env, act, [address]), np.zeros(0)
+            return experience.play(env, act, [address])
 
     players = crew(params)
     return experience.gather(world, players, playing, np.ones(players.count))

@@ -23,10 +23,7 @@ class Played(NamedTuple):
     episodic_return: float  # the mean of its episodes, nan where one was unstable
     length: int  # of all of them [steps]
     unstable: int  # episodes
-
-
-# number of an actor -> what it gave, and numbers of its own
-Playing = Callable[[int], tuple[Played, np.ndarray]]
+    own: np.ndarray = np.zeros(0)  # float64 numbers of its own
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,10 @@ def play(
     return Played(np.vstack(rows), float(returns.mean()), length, int(np.isnan(returns).sum()))
 
 
-def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> Experience:
-    """Let a crew's actors play.
+def gather(
+    world: World, crew: Crew, playing: Callable[[int], Played], expected: np.ndarray
+) -> Experience:
+    """Let a crew's actors play, by number.
 
     expected: time of each [n], for scheduling alone; 0 = it plays nothing, and its time is nan.
     """
@@ -87,8 +86,9 @@ def gather(world: World, crew: Crew, playing: Playing, expected: np.ndarray) -> 
 
     def work(i: int) -> np.ndarray:
         start, row = world.clock(), np.zeros(shape.columns)
-        played, row[HEAD:end] = playing(i)
-        row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:], len(played.rows)
+        played = playing(i)
+        row[[RETURN, LENGTH, UNSTABLE, TRANSITIONS]] = *played[1:4], len(played.rows)
+        row[HEAD:end] = played.own
         if crew.width:
             content = as_doubles(played.rows.ravel())
             row[end : end + content.size] = content
