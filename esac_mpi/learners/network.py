@@ -368,7 +368,6 @@ class Adam:
         self._scratch = torch.zeros_like(values)
         self.steps = 0
         self._given: Tensor | None = None
-        self._scaled = self._scratch
 
     def rates(self) -> tuple[float, float]:
         """Count a step; return minus its rate, and what keeps its divisor from 0."""
@@ -376,10 +375,10 @@ class Adam:
         correction = math.sqrt(1 - BETA2**self.steps)
         return -(self.learning_rate * correction / (1 - BETA1**self.steps)), EPSILON * correction
 
-    def take_rates(self, given: Tensor | None) -> None:
-        """Take what `rates` returns from a tensor [2] in every step; None: from the host again."""
+    def take_rates(self, given: Tensor) -> None:
+        """Take what `rates` returns from a tensor [2] in every step."""
         self._given = given
-        self._scaled = self._scratch if given is None else torch.empty_like(self.values)
+        self._scaled = torch.empty_like(self.values)
 
     def step(self) -> None:
         """Take a step against `gradient`."""

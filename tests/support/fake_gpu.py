@@ -39,7 +39,7 @@ class FakeGpu:
     """
 
     def __init__(self, early=False, pace=3):
-        self.early, self.pace, self.queue, self.graphs, self.questions = early, pace, [], [], 0
+        self.early, self.pace, self.queue, self.graphs = early, pace, [], []
 
     def host(self, like):
         return torch.empty(like.shape, dtype=like.dtype)
@@ -60,7 +60,6 @@ class FakeGpu:
         self.queue.append(lambda: ended.append(True))
 
         def query():
-            self.questions += 1
             for work in self.queue[: self.pace]:
                 work()
             del self.queue[: self.pace]
