@@ -7,7 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import CYCLIC, EAGER, SMALL, run
-from whole_runs import assert_same_run, rows_published, run_once, science, status, summary, wait_for
+from whole_runs import (
+    assert_same_run,
+    ended,
+    rows_published,
+    run_once,
+    science,
+    status,
+    summary,
+    wait_for,
+)
 
 from esac_mpi import Policy, envs
 from esac_mpi.operators.noise import Purpose, integer
@@ -62,6 +71,21 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
     assert_same_run(tmp_path / "straight", path)
     for name, rows in science(path).items():
         np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
+
+
+def test_a_signal_stops_with_75_and_the_run_can_go_on(straight, tmp_path, start, alone):
+    path = tmp_path / "run"
+    endless = [*CYCLIC, "--budget.generations", 100_000, "--run-dir", path]
+    process = start(2, *endless, program=EAGER)
+    wait_for(lambda: rows_published(path) >= 5)
+    process.send_signal(signal.SIGTERM)
+    ended(process, 75)
+    stopped = status(path)["generation"]
+    assert status(path)["status"] == "requeue"
+    assert science(path)["metrics/generation"][-1] == stopped
+    alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", path)
+    for name, values in science(straight).items():
+        np.testing.assert_array_equal(science(path)[name][:20], values, err_msg=name)
 
 
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
