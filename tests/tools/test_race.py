@@ -499,7 +499,7 @@ def test_what_ant_takes_with_larger_networks_is_in_its_record():
     plain, scaled = found[:2], found[2:]
     took = [f"{row.seconds:.0f}" for row in found]
     assert f"it took {took[0]} and {took[1]} s (seeds 0 and 1)" in page
-    assert f"a default since, {took[2]}, {took[3]} and {took[4]} s (seeds 0, 1, 2)" in page
+    assert f"a default after that, {took[2]}, {took[3]} and {took[4]} s (seeds 0, 1, 2)" in page
     shares = [new.env_steps / old.env_steps for old, new in zip(plain, scaled[:2], strict=True)]
     assert f"in {shares[0]:.2f} and {shares[1]:.2f} of the steps" in page
 
