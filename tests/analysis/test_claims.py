@@ -32,10 +32,16 @@ def section(page, title):
     return (RECORDS / page).read_text().split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
+def table_with_head(text):
+    """Return the head of a text's first table, and the lines below it, as cells."""
+    lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()
+    head, _, *below = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    return head, below
+
+
 def table(text):
     """Return the lines below the head of a text's first table, as cells."""
-    _, _, *lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return table_with_head(text)[1]
 
 
 def short_name(task):
@@ -394,10 +400,11 @@ CHANGES = {
 
 def test_what_one_changed_default_comes_to_is_in_its_record():
     runs, found, ratios = runs_of("levers.csv"), set(), []
-    for change, *cells in table(section("choices.md", "One default changed at a time")):
-        for task, cell in zip(("HalfCheetah-v5", "Swimmer-v5"), cells, strict=True):
+    (_, *tasks), lines = table_with_head(section("choices.md", "One default changed at a time"))
+    for change, *cells in lines:
+        for task, cell in zip(tasks, cells, strict=True):
             for seed, told in enumerate(re.findall(r"\d[\d,]*\d", cell), 90):
-                run = task, CHANGES[change.strip("`")], seed
+                run = f"{task}-v5", CHANGES[change.strip("`")], seed
                 assert told == whole(runs[run][-1].better)
                 found.add(run)
     batches, page = ("defaults", "batches of 64"), section("choices.md", "Batches")
@@ -417,13 +424,15 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
 
 def test_what_larger_networks_come_to_is_in_its_record():
     runs, name = runs_of("networks.csv"), ""
-    for task, _, units, *cells, half, speed in table(section("choices.md", "Sizes of networks")):
+    head, lines = table_with_head(section("choices.md", "Sizes of networks"))
+    minutes = [int(cell.removesuffix(" min")) for cell in head[3:-2]]
+    for task, _, units, *cells, half, speed in lines:
         name = task or name
         rows = runs.pop((name, units, 33))
         end = rows[-1].wall_seconds
         told = [cell for cell in cells if cell]
-        minutes = (2, 5, 8, 10, 20, 30)[: len(told) - 1]
-        assert told == [whole(until(rows, each)) for each in (*(60 * m for m in minutes), end)]
+        ends = [60 * each for each in minutes[: len(told) - 1]] + [end]
+        assert told == [whole(until(rows, each)) for each in ends]
         assert half == whole(later_half(rows).mean())
         assert speed == whole(rows[-1].gradient_updates / end)
     assert not runs
