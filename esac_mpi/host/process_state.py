@@ -101,7 +101,7 @@ def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
     """Read which messages of all are dropped, and of our own loggers what decides on theirs."""
     ours = [
         each
-        for name, each in list(logging.root.manager.loggerDict.items())  # threads add to it
+        for name, each in logging.root.manager.loggerDict.copy().items()  # threads add to it
         if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
     ]
     found = [(each, each.disabled, each.propagate, each.level) for each in ours]

@@ -1,5 +1,6 @@
 """What a task changes of the process it lives in: put back, or refused in a sentence."""
 
+import gc
 import json
 import logging
 import mmap
@@ -220,21 +221,24 @@ def test_a_directory_that_is_moved_or_deleted_meanwhile_ends_nothing(tmp_path, m
 
 
 def test_loggers_that_a_thread_makes_meanwhile_are_no_error(monkeypatch):
-    """As those of trackers and viewers do."""
+    """As those of trackers and viewers do, also where a collection of garbage runs Python code."""
     monkeypatch.setattr(logging.root.manager, "loggerDict", {**logging.root.manager.loggerDict})
     interval, over = sys.getswitchinterval(), threading.Event()
+    collected = lambda *_: sum(range(2000))  # noqa: E731
 
     def make_loggers():
-        while not over.is_set() and (n := len(logging.root.manager.loggerDict)) < 50_000:
+        while not over.is_set() and (n := len(logging.root.manager.loggerDict)) < 10_000:
             logging.getLogger(f"theirs.{n}")
 
     thread = threading.Thread(target=make_loggers)
     try:
         sys.setswitchinterval(1e-6)
+        gc.callbacks.append(collected)
         thread.start()
-        for _ in range(100):
+        while thread.is_alive():
             process_state.loggers()
     finally:
+        gc.callbacks.remove(collected)
         over.set()
         thread.join()
         sys.setswitchinterval(interval)
