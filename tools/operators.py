@@ -6,7 +6,8 @@ The parents are members of the newest checkpoint. The operators, memories and cr
 training; a run of erl has no memories, so n-point children and Gaussian mutants only. All are
 played without noise, from equal start states, and their visited states compared as densities of two
 dimensions of the state.
-crossover   N random pairs of parents, the fitter first, and their children (Figures 1, 5, 6)
+crossover   N random pairs of parents, the fitter first, and their children (Figures 1, 5, 6);
+            with --epochs a distilled child of each pair for each of these
 mutation    N random parents and their mutants (Figures 2, 7, 8)
 magnitude   N random parents, and proximal mutants of several magnitudes (Figure 9)
 Writes NAME.png (returns), NAME-visits.png and the table NAME.csv. Returns are divided by the first
@@ -152,14 +153,21 @@ def breed(population: Population, slots: np.ndarray, changes: dict[str, Any]) ->
 def list_ways(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """List what is made of the parents: its name, and the settings that make it."""
     if options.what == "crossover":
-        names = {"n-point child": "n_point", "distilled child": "distillation"}
-        return {name: {"erl.crossover": how} for name, how in names.items()}
+        distilled = {"erl.crossover": "distillation"}
+        several = {
+            f"distilled child, {n} epochs": {**distilled, "erl.distillation_epochs": n}
+            for n in options.epochs or ()
+        }
+        return {"n-point child": {"erl.crossover": "n_point"}} | (
+            several or {"distilled child": distilled}
+        )
     gaussian = {"Gaussian": {"erl.mutation": "gaussian"}}
     if options.what == "mutation":
         return {**gaussian, "proximal": {"erl.mutation": "proximal"}}
     proximal = {"erl.mutation": "proximal"}
     return gaussian | {
-        f"proximal {m:g}": {**proximal, "erl.mutation_magnitude": m} for m in options.magnitude
+        f"proximal {m:g}": {**proximal, "erl.mutation_magnitude": m}
+        for m in options.magnitude or MAGNITUDES
     }
 
 
@@ -299,7 +307,11 @@ def write_files(options: argparse.Namespace) -> Iterator[Path]:
     """Study the run; yield the files written. Raises Unusable."""
     from esac_mpi.analysis.figures import save
 
-    groups = play_groups(load_newest(options.run), options)
+    population = load_newest(options.run)
+    last = population.env.observation_size - 1
+    if not 0 <= min(options.dimensions) <= max(options.dimensions) <= last:
+        raise Unusable(f"--dimensions are 0 to {last}")
+    groups = play_groups(population, options)
     out = options.out or options.run / f"operators-{options.what}"
     table = out.with_name(f"{out.name}.csv")
     found = [row for group in groups for row in rows(group)]
@@ -319,10 +331,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--number", type=int, default=10, metavar="N", help="pairs of parents, or parents (10)")
     add("--episodes", type=int, default=10, metavar="E", help="of each policy (10)")
     add("--dimensions", type=int, nargs=2, default=[0, 1], help="of the state (0 1)")
-    add("--magnitude", type=float, nargs="+", default=MAGNITUDES, help="of what magnitude")
+    add("--epochs", type=int, nargs="+", help="of distillation; default: the run's, once")
+    add("--magnitude", type=float, nargs="+", help="of what magnitude (0 0.01 0.05 0.1 0.2)")
     add("--seed", type=int, default=0)
     add("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     options = line.parse_args(argv)
+    for name, what in (("epochs", "crossover"), ("magnitude", "magnitude")):
+        if getattr(options, name) and options.what != what:
+            line.error(f"--{name} goes with --what {what}")
+    if min(options.number, options.episodes, *(options.epochs or ())) < 1:
+        line.error("--number, --episodes and --epochs are 1 or more")
     return print_all(write_files(options))
 
 

@@ -78,7 +78,8 @@ def asked(capsys, run, *words):
         assert (run / picture).read_bytes().startswith(b"\x89PNG")
     with (run / table).open() as file:
         lines = list(csv.DictReader(file))
-    return [[one for one in lines if one["group"] == i] for i in {one["group"] for one in lines}]
+    groups = dict.fromkeys(one["group"] for one in lines)
+    return [[one for one in lines if one["group"] == i] for i in groups]
 
 
 def test_pairs_have_the_fitter_first_and_a_child_of_each_kind(runs, capsys, tmp_path):
@@ -90,6 +91,36 @@ def test_pairs_have_the_fitter_first_and_a_child_of_each_kind(runs, capsys, tmp_
         assert pair[2]["slots"] == pair[3]["slots"] == f"{pair[0]['slots']} {pair[1]['slots']}"
         assert pair[0]["normalised"] == ""  # the pendulum's returns are negative
     assert len({pair[2]["slots"] for pair in found}) == 3
+
+
+def test_children_of_as_many_epochs_as_the_runs_are_its_own(runs, capsys, tmp_path):
+    own = load_newest(runs["pderl"]).params.config.erl.distillation_epochs
+    words = ["--number", 2, "--out", tmp_path / "epochs"]
+    known = asked(capsys, runs["pderl"], *words)
+    several = asked(capsys, runs["pderl"], *words, "--epochs", own, 9 * own)
+    for usual, group in zip(known, several, strict=True):
+        *same, longer = group
+        assert [one["policy"] for one in group[3:]] == [
+            f"distilled child, {n} epochs" for n in (own, 9 * own)
+        ]
+        assert [one["mean"] for one in same] == [one["mean"] for one in usual]
+        assert longer["mean"] != same[-1]["mean"]
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    ("--what mutation --epochs 4", "goes with --what"), ("--magnitude 0.1", "goes with --what"),
+    ("--epochs 4 0", "1 or more"), ("--number 0", "1 or more"), ("--episodes=-1", "1 or more"),
+])  # fmt: skip
+def test_options_that_make_no_sense_are_refused(runs, capsys, words, why):
+    with pytest.raises(SystemExit) as end:
+        operators.main([str(runs["pderl"]), *words.split()])
+    assert end.value.code == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_dimension_that_no_observation_has_is_refused(runs, capsys):
+    assert operators.main([str(runs["pderl"]), "--dimensions", "0", "3"]) == 2
+    assert "0 to 2" in capsys.readouterr().err
 
 
 def test_a_mutant_of_magnitude_0_goes_where_its_parent_goes(runs, capsys, tmp_path):
