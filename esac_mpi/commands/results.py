@@ -12,7 +12,7 @@ table      for every task a line a variant, at equal true and nominal steps, at 
            at the end; then whether --of (default ESAC) beats each other one
 aggregate  normalised scores over all tasks and seeds, and probabilities of improvement; Markdown,
            or a picture if FILE is a PNG, PDF or SVG. Tasks that a variant lacks are left out
-Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 0.5 s, a picture 2 s.
+Reads the CSV files only: no run directories, MPI, torch or simulator. Cost: 1 s, a picture 2 s.
 """
 
 import argparse

@@ -273,6 +273,15 @@ def test_a_verdict_is_read_off_the_interval(ours, theirs, said):
     assert standings.verdict(np.array(ours), np.array(theirs)) == said
 
 
+def test_a_difference_has_the_interval_of_all_draws_whoever_is_asked():
+    """Of 27 * 27 equally likely draws of three seeds each."""
+    ours, theirs = np.array([334.0, 1015, 1029]), np.array([322.0, 304, 433])
+    means = [np.mean(list(product(seeds, repeat=3)), axis=1) for seeds in (ours, theirs)]
+    low, high = np.quantile(np.subtract.outer(*means), (0.025, 0.975), method="inverted_cdf")
+    assert standings.difference(ours, theirs) == pytest.approx((low, high))
+    assert standings.difference(theirs, ours) == pytest.approx((-high, -low))
+
+
 def test_a_run_that_ended_before_has_no_verdict_at_that_time(tabled):
     said = tabled(study(), "--seconds 40").out
     assert "Ended before 40 s, so counted as they ended: 2 (2 of ESAC), after 30 to 31 s." in said
