@@ -595,3 +595,22 @@ def test_what_operators_do_to_returns_is_in_their_records(task):
         said += [f"{np.median(part):.3f} ({(part < 0.5).sum()})" for part in parts]
         said.append(f"{(parts[1] > parts[0]).sum()} of {len(groups)}")
     assert f"| {task} | {' | '.join(said)} |" in (RECORDS / "pderl.md").read_text()
+
+
+EARLY = "Figures 5 and 7: children and mutants beside their parents"
+
+
+@pytest.mark.parametrize("rate", ["5e-5", "1e-3"])
+def test_what_operators_do_to_early_populations_is_in_their_records(rate):
+    parts = defaultdict(list)
+    for path in sorted((RECORDS / "operators").glob(f"early-*-{rate}-seed*.csv")):
+        for row in csv.DictReader(path.open()):
+            if row["normalised"] and not row["policy"].startswith("parent"):
+                parts[row["policy"]].append(float(row["normalised"]))
+    made = ["n-point child", *(f"distilled child, {n} epochs" for n in (4, 12, 36))]
+    assert [*parts] == [*made, "Gaussian", "proximal"]
+    head, below = table_with_head(section("pderl.md", EARLY).split("### Early populations")[1])
+    assert head[1:] == ["n-point child", "distilled, 4 epochs", "12 (the paper's)", "36",
+                        "Gaussian mutant", "proximal mutant"]  # fmt: skip
+    said = [f"{np.median(v):.3f} ({(np.array(v) < 0.5).sum()} of {len(v)})" for v in parts.values()]
+    assert [rate, *said] in below
