@@ -10,7 +10,7 @@ import shutil
 import textwrap
 from contextlib import suppress
 from dataclasses import is_dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -204,6 +204,7 @@ def _help_of(file: dict[str, Any], named: dict[str, Any]) -> str:
     default = resolve(file, {name: named[name] for name in CHOICES if name in named})
     algorithm = default.algorithm
     width = min(max(shutil.get_terminal_size().columns, 40), 100)
+    fill = partial(textwrap.fill, break_on_hyphens=False)  # paths stay whole
     usage = f"usage: {program()} --algorithm {algorithm} [--SETTING VALUE ...]"
     lines = [usage, "\nSources of the defaults: P the paper, C its public code, M measured here."]
     tables: set[str] = set()
@@ -215,10 +216,10 @@ def _help_of(file: dict[str, Any], named: dict[str, Any]) -> str:
         if table not in tables:
             tables.add(table)
             about = f"[{table}] {kind.__doc__ or ''}" if table else "Without a table"
-            lines += ["", textwrap.fill(" ".join(about.split()), width)]
+            lines += ["", fill(" ".join(about.split()), width)]
         lines.append(f"  --{name} {values_of(name)}")
         about = f"{docstrings(kind).get(key, '')} (default: {' '.join(as_words(value))})"
-        lines.append(textwrap.indent(textwrap.fill(about, width - 6), " " * 6))
+        lines.append(textwrap.indent(fill(about, width - 6), " " * 6))
     return "\n".join(lines)
 
 

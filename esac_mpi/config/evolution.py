@@ -168,8 +168,8 @@ class ESAC(Evolution):
     observation_normalisation: Standardisation = AUTO
     """Standardise observations, of SAC's episodes too, by running statistics, clipped to +-5
     standard deviations; the replay has them as they were. shrink: divide by standard deviations
-    above 1 alone. auto: true, or shrink for more than 64 observations (M: docs/results/
-    choices.md). OpenAI-ES: on; P, C: off."""
+    above 1 alone. auto: true, or shrink for more than 64 observations
+    (M: docs/results/choices.md). OpenAI-ES: on; P, C: off."""
     winner_fraction: Fraction = 0.4
     """Winners, as a fraction of population_size, e; only a finite return wins. P: D.1."""
     sac_copies: Annotated[NonNegativeInt, COUNT] = 1

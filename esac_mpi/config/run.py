@@ -141,7 +141,7 @@ class Learner(Table):
     """Threads of rank 0's learner, with a core each. Yours to set, never derived: bits depend on
     torch's number, not on that of compiled kernels, where it may change when a run goes on."""
     device: Annotated[str, DEVICE] = "auto"
-    """auto (cuda where there is one), cpu, cuda, cuda:1, ..."""
+    """auto (the faster of CPU and GPU at the run's first start), cpu, cuda, cuda:1, ..."""
     kernels: Literal["auto", "torch", "mkl", "compiled"] = "auto"
     """What makes the updates on a CPU: SAC's in C, its own actions, too (compiled), torch with
     MKL's fast path on AMD (mkl), torch. auto: the first that is possible; the run keeps it

@@ -235,6 +235,9 @@ def test_help_of_an_algorithm_explains_what_it_reads(capsys, monkeypatch, algori
     said = dict(re.findall(r"^  --([\w.]+) \S.*\n((?: {6}.+\n)+)", out, re.MULTILINE))
     assert said.keys() == {name for name in NAMES if reads.reads(algorithm, name)}
     assert all(len(text.split("(default:")[0].split()) > 1 for text in said.values()), said
+    pages = re.findall(r"docs/[^\s)#;]*", out)  # whole, as a reader copies them
+    assert pages
+    assert all((ROOT / page.rstrip(".")).is_file() for page in pages), pages
 
 
 @pytest.mark.parametrize("words", [f"{ROOT}/configs/esac/hopper.toml", "--esac.preset corrected"])
