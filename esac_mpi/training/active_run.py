@@ -174,12 +174,12 @@ def describe_saved(job: Job) -> str:
     return f"saved is generation {job.run.saved_generation}, in {file}"
 
 
-def say_files(path: Path, policy: bool) -> None:
+def say_files(path: Path, generation: int, policy: bool) -> None:
     """Say where those results are that exist. policy: whether policy.h5 has the best one."""
     files = {"results": path / METRICS} | ({"best policy": path / "policy.h5"} if policy else {})
     if found := [f"{what} {file}" for what, file in files.items() if is_there(file)]:
         log.say(f"  {', '.join(found)}")
-    if is_there(path / METRICS):
+    if generation and is_there(path / METRICS):
         log.say(f"  curve   {call_of('plot')} {shlex.quote(str(path))}")
 
 

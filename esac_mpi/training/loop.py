@@ -330,4 +330,4 @@ def say_end(job: Job, code: int, best: Best, final: Best, but: str = "", why: st
         log.warn(f"stopped at {here} as {starts}: failed (stop.starts)")
     else:
         log.warn(f"{here} is not wholly saved: {active_run.describe_saved(job)}")
-    active_run.say_files(job.run.path, bool(best.policy))
+    active_run.say_files(job.run.path, job.state.generation, bool(best.policy))
