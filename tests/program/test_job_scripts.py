@@ -234,7 +234,7 @@ def test_options_are_no_patterns_of_files(tmp_path, monkeypatch, script):
     monkeypatch.chdir(tmp_path)
     text = '#!/bin/sh\nwhile [ $1 != "$PROGRAM" ]; do shift; done; "$@"\n'
     launch = executable(tmp_path / "launch", text)
-    executable(tmp_path / "python", "#!/bin/sh\n")
+    executable(tmp_path / "esac-mpi", "#!/bin/sh\n")
     ranks = {"SLURM_NTASKS": "1", "SLURM_JOB_NUM_NODES": "1"}
     own = {"TASKS": "ant", "SEEDS": "1", "RUNS": tmp_path, "LAUNCH": launch, **ranks}
     code, told = decide_alone(tmp_path, script, SAYS, OPTIONS="--policy.hidden [l]og", **own)

@@ -290,8 +290,8 @@ def test_the_job_scripts_take_the_list_of_a_job_array(tmp_path, call, monkeypatc
     file, out = write(tmp_path, "trials = 1"), tmp_path / "study/jobs.txt"
     told = call("search jobs --tasks 2", file.name).out.splitlines()
     assert told[1] == "2 tasks for 1 trials, 1 seed each"
-    program = "python -m esac_mpi.commands"
-    slurm = f"SLURM    LIST={out} PROGRAM='{program}' sbatch --array=0-1 jobs/slurm-array.sbatch"
+    program = "esac-mpi"
+    slurm = f"SLURM    LIST={out} PROGRAM={program} sbatch --array=0-1 jobs/slurm-array.sbatch"
     assert told[2] == slurm
     lines = out.read_text().splitlines()
     assert lines == [f"search run toy.toml --run-dir {tmp_path}/study/tasks/{i}" for i in (0, 1)]

@@ -18,7 +18,7 @@ from esac_mpi.studies.search.journal import Journal, Trial
 from esac_mpi.studies.search.space import OWN
 from esac_mpi.studies.search.study import Study, describe_value
 
-PROGRAM = "python -m esac_mpi.commands"  # as job scripts call it
+PROGRAM = "esac-mpi"  # as job scripts call it
 
 
 def table(study: Study, top: int) -> Iterator[str]:
