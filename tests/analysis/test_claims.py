@@ -614,3 +614,30 @@ def test_what_operators_do_to_early_populations_is_in_their_records(rate):
                         "Gaussian mutant", "proximal mutant"]  # fmt: skip
     said = [f"{np.median(v):.3f} ({(np.array(v) < 0.5).sum()} of {len(v)})" for v in parts.values()]
     assert [rate, *said] in below
+
+
+FATE = "it became an elite, was selected, discarded [%]"
+
+
+def test_what_a_million_steps_of_pderl_give_is_in_the_record():
+    head, below = table_with_head(section("pderl.md", "A million steps"))
+    said = {line[0]: line[1:] for line in below}
+    ends = defaultdict(list)
+    for row in read_rows([RECORDS / "pderl-million.csv"]):
+        if row.complete:
+            ends[row.variant].append(row.return_learner)
+    champions = [ends[name] for name in head[1:]]
+    means = [whole(np.mean(each)) for each in champions]
+    assert [mean.strip("*") for mean in said["champion (TD3: its actor)"]] == means
+    assert said["of each seed"] == [", ".join(map(whole, each)) for each in champions]
+    gaps = [difference(np.array(ends[name]), np.array(ends["TD3"])) for name in head[1:5]]
+    assert all(low > 0 for low, _ in gaps)
+    for kind, line in (("learner", "learner's actor"), ("fates", FATE)):
+        names, (values,) = table_with_head((RECORDS / f"pderl-million-{kind}.md").read_text())
+        groups = defaultdict(list)
+        for name, cell in zip(names[1:], values[1:], strict=True):
+            algorithm, rate = name.replace(",", "").split()[:2]
+            slow = " 5e-5" if rate == "lr_actor=5e-05" else ""
+            mean = float(cell.split()[0].strip("*").replace(",", ""))
+            groups[algorithm + slow].append(whole(mean))
+        assert said[line][:4] == [", ".join(groups[name]) for name in head[1:5]]
