@@ -30,7 +30,7 @@ import numpy as np
 
 from esac_mpi import envs, learners
 from esac_mpi.algorithms import ALGORITHMS, erl, erl_births, erl_state
-from esac_mpi.analysis.command import opened, print_all
+from esac_mpi.analysis.command import count, opened, print_all, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.tables import Row, render
 from esac_mpi.config import amend
@@ -309,7 +309,7 @@ def write_files(options: argparse.Namespace) -> Iterator[Path]:
 
     population = load_newest(options.run)
     last = population.env.observation_size - 1
-    if not 0 <= min(options.dimensions) <= max(options.dimensions) <= last:
+    if max(options.dimensions) > last:
         raise Unusable(f"--dimensions are 0 to {last}")
     groups = play_groups(population, options)
     out = options.out or options.run / f"operators-{options.what}"
@@ -328,19 +328,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = line.add_argument
     add("run", type=Path, metavar="RUN")
     add("--what", choices=("crossover", "mutation", "magnitude"), default="crossover")
-    add("--number", type=int, default=10, metavar="N", help="pairs of parents, or parents (10)")
-    add("--episodes", type=int, default=10, metavar="E", help="of each policy (10)")
-    add("--dimensions", type=int, nargs=2, default=[0, 1], help="of the state (0 1)")
-    add("--epochs", type=int, nargs="+", help="of distillation; default: the run's, once")
-    add("--magnitude", type=float, nargs="+", help="of what magnitude (0 0.01 0.05 0.1 0.2)")
-    add("--seed", type=int, default=0)
+    add("--number", type=count, default=10, metavar="N", help="pairs of parents, or parents (10)")
+    add("--episodes", type=count, default=10, metavar="E", help="of each policy (10)")
+    add("--dimensions", type=whole_number, nargs=2, default=[0, 1], help="of the state (0 1)")
+    add("--epochs", type=count, nargs="+", help="of distillation; default: the run's, once")
+    add("--magnitude", type=float, nargs="+", help=f"of what magnitude {MAGNITUDES}")
+    add("--seed", type=whole_number, default=0)
     add("--out", type=Path, metavar="NAME", help="default: operators-<what>, in the run")
     options = line.parse_args(argv)
     for name, what in (("epochs", "crossover"), ("magnitude", "magnitude")):
         if getattr(options, name) and options.what != what:
             line.error(f"--{name} goes with --what {what}")
-    if min(options.number, options.episodes, *(options.epochs or ())) < 1:
-        line.error("--number, --episodes and --epochs are 1 or more")
     return print_all(write_files(options))
 
 

@@ -109,7 +109,10 @@ def test_children_of_as_many_epochs_as_the_runs_are_its_own(runs, capsys, tmp_pa
 
 @pytest.mark.parametrize(("words", "why"), [
     ("--what mutation --epochs 4", "goes with --what"), ("--magnitude 0.1", "goes with --what"),
-    ("--epochs 4 0", "1 or more"), ("--number 0", "1 or more"), ("--episodes=-1", "1 or more"),
+    ("--epochs 4 0", "--epochs: 0: must be at least 1"),
+    ("--number 0", "--number: 0: must be at least 1"),
+    ("--episodes=-1", "--episodes: -1: must be at least 1"),
+    ("--dimensions 0 -1", "--dimensions: -1: must be at least 0"),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_refused(runs, capsys, words, why):
     with pytest.raises(SystemExit) as end:

@@ -18,8 +18,6 @@ from esac_mpi.studies.search.journal import Journal, Trial
 from esac_mpi.studies.search.space import OWN
 from esac_mpi.studies.search.study import Study, describe_value
 
-PROGRAM = "esac-mpi"  # as job scripts call it
-
 
 def table(study: Study, top: int) -> Iterator[str]:
     """Yield the best trials as lines of a table; top: how many, 0: all. Raises Unusable."""
@@ -111,5 +109,5 @@ def jobs(study: Study, place: Path, tasks: int) -> Iterator[object]:
     yield out
     seeds = f"{len(study.seeds)} seed{'s' if len(study.seeds) > 1 else ''} each"
     yield f"{tasks} tasks for {study.trials} trials, {seeds}"
-    yield from job_lists.submission(out, tasks, program=PROGRAM)
+    yield from job_lists.submission(out, tasks, program="esac-mpi")
     yield f"here     {call_of('search')} run {shlex.quote(str(place))}"
