@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.names import POLICIES, candidates, policy_order
 from esac_mpi.analysis.returns import evaluations, policies
 from esac_mpi.record import RunFiles
@@ -22,6 +23,16 @@ OVER = ("complete", "pruned", "requeue", "failed", "dead", "unknown")
 def column(run: RunFiles, name: str) -> np.ndarray:
     """Return a column, empty [0] where the run has none."""
     return run.columns.get(name, np.zeros(0))
+
+
+def select_begun(runs: list[RunFiles], doing: str) -> list[RunFiles]:
+    """Select the runs that have a generation; name the others. Raises Unusable if none has."""
+    young = [run for run in runs if not column(run, "metrics/generation").size]
+    if young:
+        note(f"no generation is published yet in {shorten(run.path.name for run in young)}")
+    if len(young) == len(runs):
+        raise Unusable(f"nothing to {doing} yet: no generation is published in any run given")
+    return [run for run in runs if run not in young]
 
 
 def last(run: RunFiles, name: str, group: str = "metrics") -> Any:

@@ -14,8 +14,8 @@ from esac_mpi.analysis.curves import Axis, per_generation
 from esac_mpi.analysis.figures import Figure
 from esac_mpi.analysis.grids import Quantity, draw
 from esac_mpi.analysis.groups import Labelled, grouped, relabel
-from esac_mpi.analysis.measures import column
-from esac_mpi.analysis.messages import Unusable, note, shorten
+from esac_mpi.analysis.measures import column, select_begun
+from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.names import HALVES, POLICIES, describe_better, legend
 from esac_mpi.analysis.outcomes import FATES, rate
 from esac_mpi.analysis.returns import BETTER, WINDOW, evaluations, policies, require_policy
@@ -83,16 +83,6 @@ def quantities(what: str, policy: str = BETTER) -> dict[str, Quantity]:
     return {name: make_quantity(values) for name, values in found[what].items()}
 
 
-def select_begun(runs: list[RunFiles]) -> list[RunFiles]:
-    """Select the runs that have a generation; name the others. Raises Unusable if none has."""
-    young = [run for run in runs if not column(run, "metrics/generation").size]
-    if young:
-        note(f"no generation is published yet in {shorten(run.path.name for run in young)}")
-    if len(young) == len(runs):
-        raise Unusable("nothing to draw yet: no generation is published in any run given")
-    return [run for run in runs if run not in young]
-
-
 def draw_alone(run: RunFiles, x: Axis = "env_steps") -> Figure:
     """Draw a run's returns: policies' evaluations, the population's mean and maximum."""
     figure, panels = figures.panels(1, 1, 5.5, 3.5)
@@ -141,7 +131,7 @@ def figure(
     """Draw one of TITLES against an axis of curves.AXES, or computed wall time. Raises Unusable."""
     if what not in TITLES:
         raise Unusable(f"figure {what!r}: there are {', '.join(TITLES)}")
-    runs = select_begun(runs)
+    runs = select_begun(runs, "draw")
     if what == "return":
         require_policy(runs, policy)
     if len(runs) == 1 and not ranks and not labels and (what, policy) == ("return", BETTER):

@@ -14,7 +14,7 @@ from esac_mpi.analysis.clock import generation_ends, recorded
 from esac_mpi.analysis.clock.recorded_tasks import has_tasks, individuals_and_turns
 from esac_mpi.analysis.curves import position
 from esac_mpi.analysis.groups import grouped, refuse_twins
-from esac_mpi.analysis.measures import column, generation_seconds, read_busy, seconds
+from esac_mpi.analysis.measures import column, generation_seconds, read_busy, seconds, select_begun
 from esac_mpi.analysis.messages import Unusable, note
 from esac_mpi.analysis.tables import Row
 from esac_mpi.comm.clock.cluster import Cluster
@@ -185,9 +185,10 @@ def waiting(runs: list[RunFiles], ranks: list[int], steps: int = 0) -> list[Row]
     1 - T(1) / (R T(R)), T the computed clock: of algorithms whose work is the same on any number of
     ranks; of others (AES-RL's order = arrival) none is told. Raises Unusable.
     """
-    rows = []
-    for task, labels in grouped(runs, {"seed"}).items():  # on several ranks one seed may come twice
-        reached = min(steps_reached(run) for found in labels.values() for run in found)
+    rows, apart = [], {"seed"}  # on several ranks one seed may come twice
+    for task, labels in grouped(select_begun(runs, "tabulate"), apart).items():
+        ends = (position(run, "nominal_steps")[-1] for found in labels.values() for run in found)
+        reached = min(ends)
         if steps > reached:
             raise Unusable(f"{task}: a run has {reached:,.0f} nominal steps, not {steps:,}")
         for label, found in labels.items():
@@ -220,11 +221,3 @@ def measure_waits(run: RunFiles, ranks: list[int], steps: int) -> dict[str, floa
         share = 100 * (1 - alone / (count * minutes)) if alike else np.nan
         found[f"waiting on {count} [%]"] = share
     return found
-
-
-def steps_reached(run: RunFiles) -> float:
-    """Return the nominal steps of a run so far. Raises Unusable for one without a generation."""
-    steps = position(run, "nominal_steps")
-    if not steps.size:
-        raise Unusable(f"{run.path}: no generation is published yet")
-    return float(steps[-1])

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING
 
 from esac_mpi.analysis import command
 from esac_mpi.analysis.curves import AXES
+from esac_mpi.analysis.measures import select_begun
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.outcomes import MEASURES, describe
 from esac_mpi.host.paths import has_suffix
@@ -97,7 +98,7 @@ def plot_runs(options: argparse.Namespace) -> "Figure":
         if len(runs) > 1:
             others = "--what waiting draws who waits in several"
             raise Unusable(f"--what timeline draws one run; {others}")
-        return timeline.draw(plots.select_begun(runs)[0])
+        return timeline.draw(select_begun(runs, "draw")[0])
     if what == "scaling":
         return plot_scaling(runs, options)
     if what == "sensitivity":

@@ -80,6 +80,8 @@ def tabulate_waiting(runs: list[RunFiles], options: argparse.Namespace) -> tuple
     if options.published:
         one = "of waiting one paper prints times; name none"
         raise Unusable(f"--published {' '.join(options.published)}: {one}")
+    if options.published is not None and options.format == "json":
+        raise Unusable("--published of waiting is a line above the table; --format json has none")
     rows = times.waiting(runs, options.ranks or [1, 2, 6], options.steps)
     if options.published is None:
         return rows, []

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 from event_queue import queue as event_queue
-from run_files import leave
+from run_files import leave, young
 
 from esac_mpi.analysis import timeline, times
 from esac_mpi.analysis.clock import generation_ends
@@ -195,6 +195,16 @@ def test_who_waits_on_other_ranks(tmp_path, call):
     assert "HalfCheetah-v5: CEM-RL (1) 467, P-CEM-RL (5) 187, AES-RL (5) 83, AES-RL (9) 54" in told
     assert "a run has 24 nominal steps, not 25" in call(f"{line} --steps 25", code=2).err
     assert "--published esac: of waiting" in call(f"{line} --published esac", code=2).err
+    assert "--format json has none" in call(f"{line} --format json --published", code=2).err
+
+
+def test_a_run_without_a_generation_waits_for_nobody(tmp_path, call):
+    young(tmp_path / "young")
+    line = f"table --what waiting {tmp_path / 'young'}"
+    told = call(line, run_of(tmp_path / "one").path)
+    assert "no generation is published yet in young" in told.err
+    assert told.out.count("AES_RL") == 1
+    assert "nothing to tabulate yet" in call(line, code=2).err
 
 
 def test_of_an_order_of_arrival_no_computed_waiting_is_told(tmp_path):

@@ -37,8 +37,8 @@ from esac_mpi.host.log import compact
 MEASURES = {
     "return": (
         "better",
-        "mean return of a noise-free evaluation; of a run with two policies, the better one's,"
-        " then each policy's where its line differs",
+        "mean return of a noise-free evaluation; of a run with two policies, the better one's (of"
+        " ERL and its forms the champion's), then each policy's where its line differs",
     ),
     "updates": ("gradient_updates", "gradient updates so far"),
     "fitness": (
