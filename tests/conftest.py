@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(items):
     count = Counter(item.path.name for item in items)
     items.sort(key=lambda item: ((name := item.path.name) not in LONG, -count[name], name))
     for item in items:
-        if {"alone", "together", "start"} & {*item.fixturenames}:
+        if {"alone", "together", "start", "site"} & {*item.fixturenames}:
             item.add_marker(pytest.mark.slow)
 
 

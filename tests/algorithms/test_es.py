@@ -55,6 +55,7 @@ def test_a_row_stays_when_the_board_is_written_again(world):
     assert np.array_equal(returns["evaluation_theta_es"], seen)
 
 
+@pytest.mark.slow
 def test_with_the_blogs_constants_es_is_the_blogs_loop(world):
     blog = {"population_size": 50, "sigma": 0.1, "lr_es": 0.001, "sampling": "onesided"}
     blog |= {"fitness_shaping": "standardised", "optimiser": "sgd", "policy__output": "clip"}
