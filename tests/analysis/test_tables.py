@@ -260,6 +260,10 @@ def test_every_published_number_has_a_source_and_a_column():
     printed, _ = select_results(["esac", "pderl"], ["Swimmer-v5", "mine:Task-v0"])
     assert printed["mine:Task-v0"] == {}
     assert printed["Swimmer-v5"]["PDERL [pderl]"].median == 348
+    cheetah = select_results(["esac", "aesrl"], ["HalfCheetah-v5"])[0]["HalfCheetah-v5"]
+    assert cheetah["PPO [esac]"].std == 1456  # printed: 1455.64
+    cited = cheetah["CEM-RL [aesrl]"]
+    assert (cited.mean, cited.std, cited.median) == (10725, 397, 11539)
     rows = papers["esac"]["results"].values()
     assert len(rows) == 15
     first = [np.argmax([numbers[0] for numbers in row]) == 0 for row in rows]
