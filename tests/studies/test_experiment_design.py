@@ -12,6 +12,8 @@ from toy_experiments import TOY, planned, write
 
 from esac_mpi.commands import experiment
 from esac_mpi.config import ALGORITHMS, Config, load
+from esac_mpi.config.fields import value_of
+from esac_mpi.config.presets import NUMBERS
 from esac_mpi.config.run import Budget
 from esac_mpi.studies import job_lists
 from esac_mpi.studies.experiments import design, report, sweeps
@@ -109,6 +111,15 @@ def test_the_eight_tasks_have_the_settings_of_their_records(tmp_path):
     learning = [run.config for run in runs if run.config.algorithm in ("esac", "sac")]
     assert {config.sac.batch_size for config in learning} == {256}
     assert {each.esac.resimulated for each in learning if each.algorithm == "esac"} == {"better"}
+
+
+def test_table_3_at_the_papers_size_has_the_public_codes_numbers(tmp_path):
+    runs = design.runs(design.experiment("aes-table3"), "paper", tmp_path)
+    for name in (name for name in NUMBERS if name.startswith("sac.")):
+        found = {value_of(run.config, name) for run in runs if run.config.algorithm == "sac"}
+        assert found == {NUMBERS[name]}, name
+    hidden = {run.config.policy.hidden for run in runs if run.config.algorithm == "cem_rl"}
+    assert hidden == {(400, 300)}
 
 
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
