@@ -33,7 +33,7 @@ By default, and not where `esac.preset` is "corrected", "paper" or "reference-co
   long as a generation or longer (`phase_timing = "continuous"`; "virtual": of fixed length), and
   p_sac stays 1 (`p_sac_annealed`); line 12 has ranks wait for them, and p_sac fall.
 - Winners' episodes enter the replay while they are better than SAC's own, and do more than survive
-  (`resimulated = "earning"`): rank 0 runs them again. 5.1.2 has "a dedicated replay-buffer".
+  (`resimulated = "earning"`): rank 0 runs them again. 5.1.1 has "a dedicated replay-buffer".
 - theta_es becomes theta_sac in place of line 11 once theta_sac has won three tests in a row, or a
   single one in which it exceeds the return of every member but its copies, and leads by more than
   theta_es has gained by itself (`transfer = "tested"`, `transfer_at_once`).

@@ -124,7 +124,7 @@ class CEMRL(Critics, CEM):
     batch_size: PositiveInt = 100
     """Transitions per update. C; A: 256."""
     replay_capacity: PositiveInt = 1_000_000
-    """Transitions kept, once on every node [transitions]. C; A: 200,000."""
+    """Transitions kept, once on every node [transitions]. C, A."""
 
     def problems(self, table: str, config: Whole) -> Iterator[Problem]:
         """Yield also why gradients would train nobody."""

@@ -264,7 +264,7 @@ class ESAC(Evolution):
     resimulated: Annotated[Literal["none", "winners", "better", "earning", "sample"], PHASES] = (
         "earning"
     )
-    """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.2); the best of the
+    """Which members' episodes are resimulated for SAC's replay: none (P: 5.1.1); the best of the
     generation; of these those with a fitness above SAC's own last ones; of these those that earn
     more than a bonus for survival in it; or some by chance. Ours; docs/explain/esac.md."""
     resimulated_members: Annotated[

@@ -51,7 +51,7 @@ def elites(population_size: int, fraction: float) -> int:
 
 
 def imitations(states: int, batch: int) -> int:
-    """Count an epoch's steps of imitation; a batch has all states where they are fewer."""
+    """Count an epoch's steps of imitation; one, of so many draws, where states are fewer."""
     return max(states // batch, min(states, 1))
 
 

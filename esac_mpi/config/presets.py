@@ -44,7 +44,7 @@ NUMBERS: Settings = {
 PRINTED: Settings = {  # what passes from half to half, and when, but for the paper's own operators
     "esac.phase_timing": "interval",  # line 12: ranks wait for a phase
     "esac.p_sac_annealed": True,  # 5.1.1
-    "esac.resimulated": "none",  # 5.1.2: a dedicated replay
+    "esac.resimulated": "none",  # 5.1.1: a dedicated replay
     "esac.transfer": "off",
     "esac.transfer_wins": 1,
     "esac.transfer_at_once": False,

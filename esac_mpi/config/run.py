@@ -47,7 +47,7 @@ class Budget(Table):
     env_steps: NonNegativeInt = 0
     """True steps: population, learner, resimulated episodes, evaluation [steps]."""
     nominal_steps: NonNegativeInt = 1_000_000
-    """The papers' count: a horizon a generation of esac and es, else steps [steps]. P: 6.1."""
+    """The papers' count: a horizon a generation of esac and es, else steps [steps]. P: 6.3."""
     minutes: Annotated[NonNegativeFloat, COUNT] = 0.0
     """Time that the run has trained, over all its starts, without their set-up [min]; it ends,
     complete, with the generation in which this is over. Not max_hours: a job's time."""

@@ -7,6 +7,7 @@ Where we differ, or public code does:
   over them in the second.
 - Of two actions judged alike the second parent's is imitated (public code); the paper's loss has
   neither.
+- A batch of imitation is drawn with replacement; the public code's has distinct states.
 - Weights whose sensitivity is 0 count as 1 and others as at least a floor, and only weight matrices
   are mutated (public code).
 
@@ -109,7 +110,7 @@ class GeneticOperators:
 
         Algorithm 1, from `start`; critic: the learner's, float32 [critic_size]. An epoch has
         n // batch steps, of batches drawn independently of one another. With fewer states than a
-        batch it has one step, of n of them (public code); with none the child is `start`.
+        batch it has one step, of n draws; with none the child is `start`.
         """
         n, erl = len(states), self._options
         if not n:
