@@ -279,7 +279,7 @@ def play_member(
     row: Any,
     sums: np.ndarray,
 ) -> None:
-    """Play member i's episodes; add them to its row of the board. Algorithm 1, line 8.
+    """Play member i's episodes; add them to its row of the board. Algorithm 1, line 7.
 
     sums: float64 [3, observation], to which those over its observations are added; or empty.
     """
