@@ -122,6 +122,15 @@ def test_table_3_at_the_papers_size_has_the_public_codes_numbers(tmp_path):
     assert hidden == {(400, 300)}
 
 
+def test_the_td3_of_pderls_table_1_is_its_papers(tmp_path):
+    runs = design.runs(design.experiment("pderl-table1"), "paper", tmp_path)
+    found = {run.task: run.config.td3 for run in runs if run.config.algorithm == "td3"}
+    assert {(td3.lr_td3, td3.batch_size) for td3 in found.values()} == {(1e-3, 100)}
+    long = {task for task, td3 in found.items() if td3.start_steps == 10_000}
+    assert long == {"halfcheetah", "ant"}
+    assert {td3.start_steps for td3 in found.values()} == {1000, 10_000}
+
+
 def test_lines_are_those_of_a_sweep(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     options = Namespace(
