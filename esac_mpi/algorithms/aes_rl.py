@@ -23,7 +23,7 @@ Where this differs from the paper, or from its public code:
   the critic was taught no individual is trained (there: before `start_steps`); Eq. (3) counts those
   that are given out from then on.
 - The critic is told of in turns of `critic_chunk` updates, as the code ships it, for the mean at
-  the turn's start.
+  the turn's start. In all it has no more updates than individuals had steps (there: a turn more).
 - Rank-based oldest ranks the arrivals before that, too.
 - Noise on the target's action is in units of its bounds, the ratio of Eq. (7) counts in every rule,
   the 1/5 rule's window slides. Networks differ as learners/cem.py says.
