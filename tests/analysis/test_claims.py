@@ -98,6 +98,40 @@ def test_steps_and_updates_of_aes_rl_stand_beside_its_times():
     assert f"{told} Hopper" in page
 
 
+def test_what_window_and_baseline_do_to_aes_rl_on_hopper():
+    page = section("aes-rl.md", "Hopper: trained individuals, window and baseline")
+    parts, last, updates = defaultdict(list), {}, {}
+    for row in csv.DictReader((RECORDS / "aes-window/individuals.csv").open()):
+        key = f"{float(row['relative_baseline']):g}", row["actor_updates_window"]
+        parts[key].append([float(row[name]) for name in ("trained", "drawn")])
+    for labels in traces.sections(read_rows([RECORDS / "aes-window.csv"])).values():
+        for label, runs in labels.items():
+            key = tuple(label.removeprefix("f_b ").split())
+            last[key] = np.array([run.curve("env_steps", "better").y[-1] for run in runs])
+            updates[key] = np.mean([run.rows[-1].gradient_updates for run in runs])
+    assert len(last) == len(parts) == 6
+    for key, found in last.items():
+        spread = f"{found.mean():.0f} ± {found.std(ddof=1):.0f}"
+        means = [f"{mean:.0f}" for mean in np.mean(parts[key], axis=0)]
+        (line,) = re.findall(rf"^\| {key[0]} \| {key[1]}\b.*$", page, re.MULTILINE)
+        cells = line.replace("*", "").strip("| ").split(" | ")
+        assert cells[2:] == [spread, *means, f"{updates[key]:,.0f}"]
+    for baseline in ("70", "200"):
+        ratios = [a / b for key in parts for a, b in parts[key] if key[0] == baseline]
+        assert len(ratios) == 15
+        assert re.search(rf"\b{min(ratios):.2f} to {max(ratios):.2f} of\s", page)
+    every = [np.concatenate([last[key] for key in last if key[0] == f_b]) for f_b in ("70", "200")]
+    for (ours, theirs), words in (
+        (every, "of 200 by {:.0f} (interval {:.0f} to {:.0f}"),
+        ((last["70", "10"], last["70", "2"]), "of 2 by {:.0f} ({:.0f} to {:.0f})"),
+    ):
+        assert words.format(ours.mean() - theirs.mean(), *difference(ours, theirs)) in page
+    level = [("70", "5 10"), ("200", "2 5"), ("200", "2 10"), ("200", "5 10")]
+    for baseline, (one, other) in ((f_b, pair.split()) for f_b, pair in level):
+        low, high = difference(last[baseline, one], last[baseline, other])
+        assert low < 0 < high
+
+
 def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
     """Differences to AES-RL: + or - where the interval of their means says so."""
     rows, signs = read_rows([RECORDS / "aes-fig3.csv"]), defaultdict(str)
