@@ -164,6 +164,17 @@ def test_what_helps_most_comes_first_and_fewer_ranks_are_told():
     assert advice(es, PIECES, on, taken(es, 4)) == "8 ranks would help most (4s)"
 
 
+def test_a_budget_of_minutes_is_compared_by_the_generations_that_are_made_in_it():
+    on, minute = Cluster(4, 64, **FREE), {"budget.generations": 0, "budget.minutes": 1.0}
+    es = settings(algorithm="es", es__population_size=8, **BUDGET | minute)
+    # 30 generations of two turns of 1 s; on eight ranks of one
+    assert taken(es, 4).generations == 30
+    told = advice(es, PIECES, on, taken(es, 4))
+    assert told == "8 ranks would help most (30s); these times are for as many generations"
+    many = advice(es, PIECES, Cluster(64, 64, **FREE), taken(es, 64))
+    assert many.startswith("8 rank(s) would take 1m00s, 0.133 core-hours")
+
+
 def test_the_default_task_on_64_ranks_waits_for_its_learner():
     # as on the cores of 2025
     measured = Pieces(np.array([0.06]), np.array([1000]), 1000, playing=1e-4, updating=0.01)

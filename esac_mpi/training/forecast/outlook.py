@@ -148,8 +148,13 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
     """Say what keeps ranks waiting and what would help most.
 
     own: the outlook of these settings on these ranks. begun: whether the run keeps its settings, as
-    one that goes on does.
+    one that goes on does. With a budget of minutes, others are timed for as many generations.
     """
+    timed = config.budget.minutes > 0
+    if timed:
+        limits = {"budget.minutes": 0.0, "budget.generations": math.ceil(own.generations)}
+        config = amend(config, limits)
+        own = outlook(config, pieces, on)
     free = outlook(config, replace(pieces, updating=0.0, playing=0.0), on)
     waiting = 1 - free.seconds / own.seconds
     parts = []
@@ -172,6 +177,8 @@ def advice(config: Config, pieces: Pieces, on: Cluster, own: Outlook, begun: boo
     if less is not None:
         cost = f"{duration(less.seconds)}, {less.core_hours:.3g} core-hours"
         parts.append(f"{less.ranks} rank(s) would take {cost}")
+    if timed and (better or less):
+        parts.append("these times are for as many generations")
     return "; ".join(parts)
 
 
