@@ -53,7 +53,10 @@ from esac_mpi.host.stop import EndsRun
 
 mujoco = import_mujoco()
 
-OWN_ID = "One of your own is named module:EnvId, by the module that registers it."
+OWN_ID = (
+    "One of your own is named module:EnvId, by the module that registers it with Gymnasium "
+    "(docs/start/own-robot.md); the Control Suite's are dm_control/<domain>-<task>-v0."
+)
 REGISTERED = ", or max_episode_steps in gymnasium.register"
 MOST = 10  # ids of a module that one sentence lists
 SIDE = 32  # an array with two sides of so many numbers may be an image

@@ -52,7 +52,7 @@ def test_show_and_list(call):
     listed = call("experiment", "list").out.splitlines()
     assert [line.split()[0] for line in listed] == sorted(design.names())
     told = call("experiment", "show", "fig2c").out
-    assert "The paper: Mean reward of the first 100 generations" in told
+    assert "Claim: Mean reward of the first 100 generations" in told
     assert "small     27 runs; 3 seeds" in told
     assert "swept: es.sigma = 0.001, 0.005" in told
     assert "fig2c.png" in told

@@ -116,6 +116,8 @@ def test_a_space_that_no_policy_has_is_refused(own, monkeypatch, what, space, sa
         ("Cyclic-v0", "Did you mean 'CyclicMDP-v0'"),
         ("Pusher2-v0", r"Did you mean 'Pusher-v5'\? One of your own is named module:EnvId"),
         ("Zyxomma-v0", "Unknown task 'Zyxomma-v0'. One of your own is named module:EnvId"),
+        ("walker-walk", "dm_control/<domain>-<task>-v0"),
+        ("robot.xml", "docs/start/own-robot.md"),
         ("own_task:Psh-v0", "Did you mean 'own_task:Push-v0'"),
         ("own_task:Nope-v0", "'own_task:Nope-v0'. own_task registers Push-v0, Buffer-v0, "),
         ("math:Nope-v0", "Unknown task 'math:Nope-v0'. One of your own is named module:EnvId"),

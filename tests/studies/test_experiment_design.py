@@ -262,6 +262,7 @@ ADDED = [  # beside the settings
          "seconds = 60\n[budgets.smoke.settings]\nbudget.minutes = 2",
          "smoke: seconds is budget.minutes, which settings has, too"),
         ("es.lr_es = 0.02", "es.population_size = 5", "must be even under mirrored sampling"),
+        ("es.lr_es = 0.02", "es.population_size = 'auto'", "such as those that --check of one"),
         ('config = "cyclic-mdp"', 'config = "cyclic"', "there is no configs/esac/cyclic.toml"),
         ('config = "cyclic-mdp"', "max_hours = 1",
          "needs config, a file of configs/esac/, or task.id"),

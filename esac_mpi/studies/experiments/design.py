@@ -327,5 +327,5 @@ def refuse_automatic(config: Config, what: str) -> None:
         told = " and ".join(f'{name} = "auto"' for name in names)
         raise Unusable(
             f"{what}: {told} would be chosen at each run's first start; "
-            "name the number, lest the machine decide"
+            "name numbers instead, such as those that --check of one run prints"
         )

@@ -20,7 +20,7 @@ def list_experiments() -> Iterator[str]:
 def describe(id: str) -> Iterator[str]:
     """Yield an experiment's title, claim, runs of each budget, variants, products."""
     found = design.experiment(id)
-    yield f"{found.id}: {found.title}\n\nThe paper: {found.claim}\n"
+    yield f"{found.id}: {found.title}\n\nClaim: {found.claim}\n"
     for name, budget in found.budgets.items():
         runs = design.runs(found, name, Path())
         seeds = f"{budget.seeds} seed{'s' if budget.seeds > 1 else ''}"
