@@ -181,7 +181,7 @@ def evaluate(now: Now) -> Population:
 def decide(now: Now, found: Population, ended: bool) -> Plan:
     """Select winners, draw the gate, tune sigma and judge the trials. Lines 10, 12, 24.
 
-    One rank decides, as sums and exponentials differ by CPU. ended: the phase in flight is.
+    One rank decides, as sums and exponentials differ by CPU. ended: the phase in flight ends here.
     """
     esac, state, k = now.params.config.esac, now.state, now.k
     may_learn = esac_timing.may_begin(esac, state.flight, k, ended)

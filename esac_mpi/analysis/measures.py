@@ -128,8 +128,8 @@ def core_share(run: RunFiles) -> np.ndarray:
     if used is None or str(run.provenance.get("device", "")).startswith("cuda"):
         return np.ones(run.generation)
     lasted = generation_seconds(run)
-    told = np.isfinite(used) & (lasted > 0) & (read_busy(run).ranks == 1)
-    return np.divide(used, lasted, out=np.ones(run.generation), where=told).clip(0, 1)
+    known = np.isfinite(used) & (lasted > 0) & (read_busy(run).ranks == 1)
+    return np.divide(used, lasted, out=np.ones(run.generation), where=known).clip(0, 1)
 
 
 def parallel_efficiency(run: RunFiles) -> float | None:
@@ -156,8 +156,8 @@ def time_percent(run: RunFiles) -> dict[str, float]:
     wall = last(run, "wall_seconds", "timing")
     if not wall:
         return {}
-    told = [part for part in PARTS if f"timing/seconds_{part}" in run.columns]
-    found = {part: float(seconds(run, part).sum()) for part in told}
+    recorded = [part for part in PARTS if f"timing/seconds_{part}" in run.columns]
+    found = {part: float(seconds(run, part).sum()) for part in recorded}
     found["other"] = max(0.0, wall - sum(found.values()))
     return {part: round(100 * spent / wall, 1) for part, spent in found.items()}
 
@@ -221,7 +221,7 @@ def summary(run: RunFiles) -> dict[str, Any]:
 
 
 def resume_command(run: RunFiles) -> str | None:
-    """Return the command that continues the run by its own settings; None: it is not to be."""
+    """Return the command that continues the run by its own settings; None for none."""
     if run.state in ("running", "complete", "pruned"):
         return None
     ranks, words = run.provenance.get("ranks", 1), ["python", "-m", "esac_mpi"]

@@ -107,8 +107,8 @@ def tasks(run: RunFiles, generation: int) -> list[Bar]:
     there = np.isfinite(run.columns["timing/task_worker"][generation])
     critic = individuals_and_turns(run)[1][generation, there]
     bars = []
-    told = zip(critic, rows.T[there].tolist(), strict=True)
-    for of_critic, (rank, start, end, spent, updating) in told:
+    reported = zip(critic, rows.T[there].tolist(), strict=True)
+    for of_critic, (rank, start, end, spent, updating) in reported:
         length, start = end - start, start + begun + record
         first = length * updating / spent if spent else 0.0
         lane, height = rank, 1.0
@@ -182,7 +182,7 @@ def draw(run: RunFiles) -> Figure:
     """Draw the last generations rank by rank, and the whole run's shares."""
     ranks, drawn = read_busy(run).ranks, int(count_lanes(run)[-SHOWN:].max())
     few, many = ranks.min(), ranks.max()
-    told = f"{few} to {many} ranks" if few < many else f"{many} rank{'s' if many > 1 else ''}"
+    sizes = f"{few} to {many} ranks" if few < many else f"{many} rank{'s' if many > 1 else ''}"
     size = figure_size(7.5, 4.4 + min(0.25 * drawn, 5))
     ratios = [1 + min(0.2 * drawn, 3), 1.4]
     figure, (above, below) = plt.subplots(
@@ -194,6 +194,6 @@ def draw(run: RunFiles) -> Figure:
     lag = getattr(config.own, "learner_lag", 0)
     later = f", learner_lag {lag}" if lag else ""
     about = f"{config.task.id}: {config.algorithm.upper()}{later}, seed {config.seed}"
-    figure.suptitle(escape(f"{about}, {told}"), fontsize=11)
+    figure.suptitle(escape(f"{about}, {sizes}"), fontsize=11)
     figure.legend(*below.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -16,7 +16,7 @@ of population and learner, not of evaluation.
 return        noise-free evaluations of the better policy each time, or of --policy. One run alone:
               all its policies with a band from worst to best episode, and the noisy population
 training      moving average over 50 training episodes (Figure 2 left of the ESAC paper)
-sigma         the mutation rate
+sigma         standard deviation of the noise on members' weights
 fitness       mean, maximum and standard deviation of the members
 losses        what the learner reports: losses, mean Q, entropy
 fates         how often the learner's actor was an elite, selected or discarded after its injection

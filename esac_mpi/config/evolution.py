@@ -62,7 +62,8 @@ class Evolution(Selecting):
     """What each step takes from the fitness: return - reward_shift * length [reward]. survival: the
     task's bonus for staying alive, or 0 (docs/explain/esac.md). ARS: the bonus; P, C: 0."""
     sigma: Annotated[PositiveFloat, FLOAT32] = 0.02
-    """First mutation rate, sigma(1) [standard deviation of a weight]. P: D.1, 0.005; D.2, 0.01."""
+    """Mutation rate at the start, sigma(1): the noise on members' weights [standard deviation of a
+    weight]. P: D.1, 0.005; D.2, 0.01."""
     lr_es: PositiveFloat = 0.01
     """Learning rate of theta_es, alpha_es. P: D.1, 0.005; D.2, 0.01."""
     optimiser: Literal["adam", "sgd"] = "adam"

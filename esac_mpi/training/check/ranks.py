@@ -38,7 +38,7 @@ class Rank:
     task: str  # why the task cannot be played; empty = it can
     seconds_import: float  # to import and make the task [s]
     steps_per_second: float
-    found: probe.Probe = UNPLAYED  # what the steps told
+    found: probe.Probe = UNPLAYED  # what its first steps show
     cpu: str = ""
     made: dict[str, str] = field(default_factory=dict)  # of what the task is made, on rank 0
 
@@ -120,7 +120,10 @@ def libraries(ranks: list[Rank]) -> list[Line]:
 
 
 def time_left(job: str, seconds_left: float) -> Line:
-    """Look at the time that is left to a batch job, "" for none, inf where nothing says so [s]."""
+    """Look at the time that is left.
+
+    job: the batch job, "" for none. seconds_left: inf where no limit is known [s].
+    """
     if seconds_left <= 0:
         remedy = "unset SLURM_JOB_END_TIME if it is another job's"
         return Line("time left", "none: a run would stop at once", remedy, True)
@@ -145,6 +148,6 @@ def exchange(world: World) -> Line:
     mapped = 1e6 * median_seconds(lambda: world.map(lambda i: np.zeros(2), count, 2), REPEATS)
     gathered = 1e6 * median_seconds(lambda: world.gather(None), REPEATS) / 2
     wrong = [r for r, answer in enumerate(world.gather(right)) if not answer]
-    found = f"{count} members; medians of {REPEATS}: evaluation of nothing {mapped:.0f} us"
+    found = f"{count} members; medians of {REPEATS}: empty evaluation {mapped:.0f} us"
     remedy = f"wrong results on ranks {format_ranges(wrong)}: MPI is broken here" if wrong else ""
     return Line("exchange", f"{found}, allgather {gathered:.0f} us", remedy, bool(wrong))
