@@ -141,6 +141,8 @@ def test_a_line_end_in_a_name_ends_no_line_of_a_table(tabled):
 def test_a_file_that_is_not_there(tmp_path, call):
     told = call("plot no.csv --out", tmp_path / "x.png", code=2).err
     assert told == "no.csv: No such file or directory\n"
+    told = call("results table", tmp_path, code=2).err
+    assert told.endswith("of runs: esac-mpi table\n")
 
 
 def test_table_at_equal_steps_at_equal_wall_time_and_at_the_end(tabled):

@@ -46,6 +46,8 @@ def test_the_paper_budgets_are_the_papers():
 def test_an_unknown_experiment_names_those_that_there_are(call):
     said = f"no experiment 'fig3'; there are {', '.join(sorted(design.names()))}\n"
     assert call("experiment", "show", "fig3", code=2).err == said
+    said = "no experiment 'none.toml': no such file\n"
+    assert call("experiment", "show", "none.toml", code=2).err == said
 
 
 def test_show_and_list(call):

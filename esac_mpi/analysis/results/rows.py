@@ -274,7 +274,8 @@ def read_file(path: Path) -> list[Row]:
             head = list(reader.fieldnames or ())
             lines = [(line, f"{path}, line {reader.line_num}") for line in reader]
     except OSError as error:
-        raise Unusable(f"{path}: {error.strerror}") from error
+        more = ", not an experiment's results.csv; of runs: esac-mpi table" if path.is_dir() else ""
+        raise Unusable(f"{path}: {error.strerror}{more}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unusable(f"{path}: no CSV file of results: {error}", DAMAGED) from error
     names = [name for name in FIELDS if name not in LATER]

@@ -51,7 +51,7 @@ def experiment(id: str) -> Experiment:
     """Read an experiment. Raises Unusable naming the file and the key."""
     path = read_path(id, Unusable) if id.endswith(".toml") else FOLDER / f"{id}.toml"
     if not path.exists():
-        known = "" if id.endswith(".toml") else f"; there are {', '.join(names())}"
+        known = ": no such file" if id.endswith(".toml") else f"; there are {', '.join(names())}"
         raise Unusable(f"no experiment '{id}'{known}")
     try:
         return parse(path.stem, tomllib.loads(path.read_text(encoding="utf-8-sig")), str(path))
