@@ -34,7 +34,10 @@ def choose_runs(
     statuses: Collection[str] = (),
     key: Callable[[RunFiles], Any] = by_status,
 ) -> list[Path]:
-    """Choose runs of these statuses, none = all; first those that a text says cannot be read."""
+    """Choose runs of these statuses, none = all, in the order of key.
+
+    A text in place of a run is why it cannot be read; without statuses these come first.
+    """
     unread = sorted(path for path, run in runs.items() if isinstance(run, str))
     found = [
         (key(run), str(path), path)
