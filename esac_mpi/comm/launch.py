@@ -67,8 +67,8 @@ def binding() -> str:
 
 def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise WrongUsage if a launcher started several processes that each run alone."""
-    name = next((name for name in batch_system.SIZES if environ.get(name, "").isdecimal()), None)
-    if name and size == 1 and int(environ[name]) > 1:
+    name = batch_system.of_several(environ)
+    if name and size == 1:
         alone = f"{name} = {environ[name]}, but this process is alone"
         why = f"the launcher belongs to another MPI than {library()}"
         remedy = "use that library's own mpirun, or srun with the matching --mpi"

@@ -22,6 +22,7 @@ Exit codes: 0 all done; 75 stopped, run it again; 1 failed; 2 wrong usage.
 
 import argparse
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -31,7 +32,8 @@ from esac_mpi.analysis.command import count, whole_number
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config.bounds import PLAIN, is_plain
 from esac_mpi.config.exact import whole
-from esac_mpi.host.errors import Interrupted
+from esac_mpi.host import batch_system
+from esac_mpi.host.errors import WRONG_USAGE, Interrupted
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments import design, running
 from esac_mpi.studies.experiments.plan import Planned
@@ -50,6 +52,11 @@ def select_seeds(runs: list[Planned], seeds: list[int] | None, what: str) -> lis
 
 def run(options: argparse.Namespace) -> Iterator[object]:
     """Run what is not finished, then record and draw. Raises Unusable."""
+    if name := batch_system.of_several(os.environ):
+        if not batch_system.is_speaker(os.environ):
+            raise SystemExit(WRONG_USAGE)
+        told = f"{name} = {os.environ[name]}, and an experiment starts its runs itself"
+        raise Unusable(f"{told}: call it without mpirun or srun (or unset {name})")
     found = design.experiment(options.id)
     every = design.runs(found, options.budget, options.root)
     runs = select_seeds(every, options.seeds, f"{found.id}, {options.budget}")

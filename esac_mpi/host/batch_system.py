@@ -20,6 +20,12 @@ def is_speaker(environ: Mapping[str, str]) -> bool:
     return all((environ.get(name) or "0") == "0" for name in RANKS)
 
 
+def of_several(environ: Mapping[str, str]) -> str:
+    """Name the variable by which a launcher says that it started several processes, or ""."""
+    name = next((name for name in SIZES if environ.get(name, "").isdecimal()), "")
+    return name if name and int(environ[name]) > 1 else ""
+
+
 def seconds_left(
     environ: Mapping[str, str], ask: Callable[[list[str]], str] | None = None
 ) -> float:

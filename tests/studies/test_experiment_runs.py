@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from commands import begun
-from conftest import CORRECTED, environment
+from conftest import CORRECTED, command, environment, finish
 from run_files import leave
 from toy_experiments import TOY, finished, planned, write
 from whole_runs import wait_for
@@ -32,7 +32,9 @@ def a_run(tmp_path, config, ranks=0, name="run"):
 
 
 def done_in(folder):
-    """Return the variants of the runs that results.csv has as done."""
+    """Return the variants of the runs that results.csv, if any, has as done."""
+    if not (folder / "results.csv").exists():
+        return []
     return [row.variant for row in read_rows([folder / "results.csv"]) if row.complete]
 
 
@@ -242,6 +244,16 @@ def test_a_failed_run_is_named_and_the_others_go_on(tmp_path, monkeypatch, call)
     assert done_in(folder) == ["ES"]
     assert "the simulator lost its licence" in (folder / ".logs/bad-ES-seed0.txt").read_text()
     assert "complete" in call("summary", *glob.glob(f"{folder}/*/")).out  # all are runs
+
+
+@pytest.mark.parametrize(("ranks", "code", "ended"), [(1, 0, True), (2, 2, False)])
+def test_runs_are_no_ranks_of_who_starts_an_experiment(tmp_path, ranks, code, ended):
+    """As in a shell of `srun --pty`; several processes would make the same runs at once."""
+    text = TOY.replace("seeds = 2", "seeds = 1\nranks = [1, 2]\nvariants = ['ES']")
+    words = line(tmp_path, text).split()
+    told = finish(command(ranks, *words, program=("-m", "esac_mpi.commands")), code)
+    assert done_in(tmp_path / "toy-smoke") == ["ES, 1 rank", "ES, 2 ranks"] * ended
+    assert (told.stdout + told.stderr).count("PMI_SIZE") == 2 * (not ended)
 
 
 def test_runs_on_ranks_have_the_machine_to_themselves(tmp_path):

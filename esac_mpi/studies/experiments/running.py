@@ -4,6 +4,7 @@ A run with a number of ranks has the machine to itself. Interrupted (by a signal
 themselves, and the next start goes on.
 """
 
+import os
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from esac_mpi.record.directory_check import list_changes
 from esac_mpi.studies.experiments.plan import Planned
 
 POLL = 0.1  # [s]
+LAUNCHER = "PMI_", "MPI_LOCAL"  # beginnings of what MPICH's mpirun, and srun, set
 
 
 @dataclass
@@ -128,12 +130,21 @@ def command(planned: Planned) -> list[str]:
 
 
 def begin(planned: Planned) -> Going:
-    """Start a run, in a session of its own: signals from the terminal reach it through us alone."""
-    log = log_of(planned)
+    """Start a run, in a session of its own: signals from the terminal reach it through us alone.
+
+    Nor is it a rank of who has started us, to whom PMI_FD leads, which is closed there.
+    """
+    log, env = log_of(planned), dict(os.environ)
+    if "PMI_FD" in env:
+        env = {name: value for name, value in env.items() if not name.startswith(LAUNCHER)}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(
-            command(planned), stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+            command(planned),
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
         )
     return Going(planned, process, time.monotonic())
 
