@@ -105,8 +105,10 @@ class Journal:
         try:
             self._storage = JournalStorage(Lines(place, JournalFileOpenLock(place)))
         except (ValueError, LookupError, TypeError, AssertionError) as error:
-            remedy = f"remove it; the runs in {study.path}/trial-* remain"
-            raise Unusable(f"{file}: a line is damaged: {error}: {remedy}", DAMAGED) from error
+            remedy = f'name another directory = "..." in {study.source}'
+            remain = f"the runs in {study.path}/trial-* remain"
+            told = f"{file}: a line is damaged: {error}: {remedy}; {remain}"
+            raise Unusable(told, DAMAGED) from error
         by: dict[str, Any] = {"sampler": optuna.samplers.RandomSampler(), "pruner": pruner(study)}
         by |= {"study_name": NAME, "storage": self._storage}
         if fresh:
