@@ -68,10 +68,11 @@ class Stop:
         self._before: dict[int, Any] = {}  # handlers that `listen` has replaced, by signal
         self._give_up, self._reason = math.inf, ""  # when [s], and why
         self._inside = False
+        self._process = 0  # that listens
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
         """Take the signals over, in the main thread. last: what a third one does, not abort."""
-        self._abort = last or self._abort
+        self._abort, self._process = last or self._abort, os.getpid()
         handlers = dict.fromkeys(stop_signals(), self._hear) | {signal.SIGALRM: self._alarm}
         for number, handler in handlers.items():
             self._before[number] = signal.signal(number, handler)
@@ -123,6 +124,9 @@ class Stop:
         return ended
 
     def _hear(self, number: int, frame: Any) -> None:
+        if os.getpid() != self._process:
+            self._hear_in_child(number)
+            return
         now = self._clock()
         # the kernel repeats XCPU every second
         if self._heard and (number == signal.SIGXCPU or now - self._heard[-1] < SAME):
@@ -140,6 +144,12 @@ class Stop:
             self.give_up_at(now, name)
         elif number in (signal.SIGTERM, signal.SIGXCPU):
             self.give_up_at(now + self.grace, name)
+
+    def _hear_in_child(self, number: int) -> None:
+        """End a child process by SIGTERM when its rank, which may have had it too, has no grace."""
+        if number == signal.SIGTERM:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, min(self.grace + SAME, LONGEST))
 
     def _alarm(self, number: int, frame: Any) -> None:
         if not self.overdue:

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from multiprocessing import get_context
 from types import SimpleNamespace
 
 import pytest
@@ -230,3 +231,17 @@ def test_a_grace_holds_also_just_after_another_signal(stop, last):
         time.sleep(30)
 
     assert not stop.carry_out(work)
+
+
+def test_a_child_process_that_is_terminated_ends_after_the_grace(stop):
+    stop.grace = 0.5
+    child = get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    os.kill(child.pid, signal.SIGUSR1)  # as to all processes of a job
+    child.terminate()
+    child.join(0.2)
+    alive = child.is_alive()  # its rank may have had the signal, too
+    child.join(10)
+    ended = child.exitcode
+    child.kill()
+    assert (alive, ended, stop.wished) == (True, -signal.SIGALRM, False)
