@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from esac_mpi.analysis.intervals import iqm
+from esac_mpi.analysis.intervals import interval, iqm
 from esac_mpi.analysis.results import scores, traces
 from esac_mpi.analysis.results.rows import read_rows
 from esac_mpi.analysis.results.standings import difference
@@ -130,6 +130,30 @@ def test_what_window_and_baseline_do_to_aes_rl_on_hopper():
     for baseline, (one, other) in ((f_b, pair.split()) for f_b, pair in level):
         low, high = difference(last[baseline, one], last[baseline, other])
         assert low < 0 < high
+
+
+def test_on_seeds_that_did_not_choose_it_the_sigmoid_is_not_separated_from_cem_rl():
+    page = section("aes-rl.md", "HalfCheetah: the sigmoid against CEM-RL")
+    (labels,) = traces.sections(read_rows([RECORDS / "aes-sigmoid.csv"])).values()
+    last = {}
+    for label, runs in labels.items():
+        assert sorted(run.rows[0].seed for run in runs) == [*range(5, 20)]
+        last[label] = np.array([run.curve("env_steps", "better").y[-1] for run in runs])
+        spread = f"{last[label].mean():,.0f} ± {last[label].std(ddof=1):.0f}"
+        (steps,) = {run.rows[-1].env_steps for run in runs}
+        updates = np.mean([run.rows[-1].gradient_updates for run in runs])
+        assert f" | {spread} | {steps:,} | {updates:,.0f} |" in page
+    ours, theirs = last[AES], last["CEM-RL"]
+    low, high = difference(ours, theirs)
+    told = f"difference is {ours.mean() - theirs.mean():.0f} (interval {low:.0f} to {high:.0f})"
+    assert told in page
+    low, high = interval([ours])
+    assert f"mean of {iqm([ours]):,.0f} [{low:,.0f}, {high:,.0f}], not 1,291" in page
+    early = (
+        traces.values(labels[name], "env_steps", 102_000, "better") for name in (AES, "CEM-RL")
+    )
+    low, high = difference(*early)
+    assert f"by {-high:.0f} to {-low:,.0f} after 102,000" in page
 
 
 def test_who_is_ahead_at_which_second_of_figure_3_of_aes_rl():
