@@ -151,7 +151,7 @@ def test_pictures_are_written(tmp_path, call, what):
 @pytest.mark.parametrize(
     ("what", "rows", "said"),
     [
-        ("sensitivity --field zeta", study(), "are of none: a sweep needs two values"),
+        ("sensitivity --field zeta", study(), "have no sweep: a sweep needs two values"),
         # whose returns it takes
         ("sensitivity --field zeta --policy sac", study(), "of results.csv does not read --policy"),
         ("return", [EMPTY], "nothing to draw yet"),

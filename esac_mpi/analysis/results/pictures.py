@@ -61,7 +61,7 @@ def measure_sweep(sections: Sections, field: str, measure: str, at_steps: int = 
     if not at_steps:
         note_unfinished(trace.name for trace in unfinished(every_trace(sections)))
     if not any(trace.rows[0].value for trace in every_trace(sections)):
-        raise Unusable(f"--field {field}: these rows are of none: a sweep needs two values")
+        raise Unusable(f"--field {field}: these rows have no sweep: a sweep needs two values")
     points = []
     for trace in every_trace(sections):
         row, curve = trace.rows[0], trace.curve("env_steps", MEASURES[measure])
