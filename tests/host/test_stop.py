@@ -235,8 +235,11 @@ def test_a_grace_holds_also_just_after_another_signal(stop, last):
 
 def test_a_child_process_that_is_terminated_ends_after_the_grace(stop):
     stop.grace = 0.5
-    child = get_context("fork").Process(target=time.sleep, args=(60,))
+    forking = get_context("fork")
+    here, there = forking.Pipe()
+    child = forking.Process(target=lambda: (there.send("ready"), time.sleep(60)))
     child.start()
+    here.recv()  # Python drops what a child hears before it has begun
     os.kill(child.pid, signal.SIGUSR1)  # as to all processes of a job
     child.terminate()
     child.join(0.2)
