@@ -496,10 +496,12 @@ def test_the_seconds_of_three_seeds_on_the_page_are_those_of_rows():
 def test_what_ant_takes_with_larger_networks_is_in_its_record():
     found = rows.read(ROOT / "docs/results/race/ant.csv")
     page = " ".join((ROOT / "docs/results/race.md").read_text().split())
-    plain, scaled = found[:2], found[2:]
+    plain, scaled, shrunk = found[:2], found[2:5], found[5:]
     took = [f"{row.seconds:.0f}" for row in found]
     assert f"it took {took[0]} and {took[1]} s (seeds 0 and 1)" in page
     assert f"a default after that, {took[2]}, {took[3]} and {took[4]} s (seeds 0, 1, 2)" in page
+    assert f"present default, {took[5]}, {took[6]} and {took[7]} s (seeds 0, 1, 2)" in page
+    assert {row.outcome for row in shrunk} == {"reached"}
     shares = [new.env_steps / old.env_steps for old, new in zip(plain, scaled[:2], strict=True)]
     assert f"in {shares[0]:.2f} and {shares[1]:.2f} of the steps" in page
 
