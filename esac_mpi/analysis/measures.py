@@ -26,7 +26,10 @@ def column(run: RunFiles, name: str) -> np.ndarray:
 
 
 def select_begun(runs: list[RunFiles], doing: str) -> list[RunFiles]:
-    """Select the runs that have a generation; name the others. Raises Unusable if none has."""
+    """Select the runs that have a generation; name the others.
+
+    doing: a verb of what is done with them. Raises Unusable if none has a generation.
+    """
     young = [run for run in runs if not column(run, "metrics/generation").size]
     if young:
         note(f"no generation is published yet in {shorten(run.path.name for run in young)}")

@@ -14,6 +14,9 @@ RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 # allocation's, also in a batch script's own processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
+# beginnings of what MPICH's mpirun, and srun, tell a process of its place among the ranks
+PMI = ("PMI_", "MPI_LOCAL")
+
 
 def is_speaker(environ: Mapping[str, str]) -> bool:
     """Whether this process, of all that a launcher started, speaks for them before MPI does."""

@@ -13,7 +13,7 @@ from esac_mpi.host.errors import Misplaced
 
 BEGAN = time.monotonic()
 LAUNCHED = batch_system.RANKS[:3]
-PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MPI_LOCAL")  # of what launchers tell their ranks
+PREFIXES = (*batch_system.PMI, "PMIX_", "OMPI_")  # of what launchers tell their ranks
 FORKED_WITH_MPI = set[int]()  # this process, if it was forked from one in which MPI had begun
 # no child process once MPI has started: somebody else's import of mpi4py may have done that
 SECONDS_LEFT = batch_system.seconds_left(

@@ -72,7 +72,8 @@ class Stop:
 
     def listen(self, last: Callable[[], None] | None = None) -> None:
         """Take the signals over, in the main thread. last: what a third one does, not abort."""
-        self._abort, self._process = last or self._abort, os.getpid()
+        self._abort = last or self._abort
+        self._process = os.getpid()
         handlers = dict.fromkeys(stop_signals(), self._hear) | {signal.SIGALRM: self._alarm}
         for number, handler in handlers.items():
             self._before[number] = signal.signal(number, handler)

@@ -19,6 +19,7 @@ from pathlib import Path
 from esac_mpi.analysis import measures
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.config import AUTO, SURVIVAL, Config, amend, differences, flatten
+from esac_mpi.host.batch_system import PMI
 from esac_mpi.host.errors import INSTALL, Interrupted, RunError
 from esac_mpi.host.stop import stop_signals
 from esac_mpi.record import Run, RunFiles
@@ -26,7 +27,6 @@ from esac_mpi.record.directory_check import list_changes
 from esac_mpi.studies.experiments.plan import Planned
 
 POLL = 0.1  # [s]
-LAUNCHER = "PMI_", "MPI_LOCAL"  # beginnings of what MPICH's mpirun, and srun, set
 
 
 @dataclass
@@ -136,7 +136,7 @@ def begin(planned: Planned) -> Going:
     """
     log, env = log_of(planned), dict(os.environ)
     if "PMI_FD" in env:
-        env = {name: value for name, value in env.items() if not name.startswith(LAUNCHER)}
+        env = {name: value for name, value in env.items() if not name.startswith(PMI)}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as stream:
         process = subprocess.Popen(
