@@ -27,6 +27,7 @@ from esac_mpi.config.table import (
     Reads,
     Selecting,
     Whole,
+    below,
 )
 
 RANGED = ("linear", "sigmoid")
@@ -37,6 +38,11 @@ BY_RANK = OnlyWith(mean_rule="rank_oldest")
 SUCCESS = OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
 FIXED = OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")
 WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
+# of cem_rl, where no gradient trains anybody
+OF_GRADIENTS = (
+    "lr_actor", "lr_critic", "gamma", "tau", "policy_noise", "noise_clip", "critic", "start_steps",
+    "critic_updates_per_step", "actor_updates_per_step", "batch_size", "replay_capacity",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,9 @@ class CEM(Selecting):
     distribution that has moved could have given them. P: an option; C: of a variant."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
-    damp: NonNegativeFloat = 1e-3
+    damp: Annotated[NonNegativeFloat, OnlyWith(damp_tau=NOT_ZERO)] = 1e-3
     """What is added to the variance, epsilon of A's Eq. (2), before the first generation. C."""
-    damp_limit: NonNegativeFloat = 1e-5
+    damp_limit: Annotated[NonNegativeFloat, OnlyWith(damp_tau=below(1))] = 1e-5
     """What it goes to, a step before every addition. C."""
     damp_tau: Fraction = 0.95
     """Share of it that such a step leaves. C; the public code of A: 0.9."""
@@ -108,7 +114,11 @@ class CEMRL(Critics, CEM):
     """CEM-RL: CEM, and a critic trains a part of its individuals (Pourchot and Sigaud 2019).
     With critic = parallel a form of P-CEM-RL (A: Lee et al. 2020)."""
 
-    READS = Reads(("learner",), without=("policy.output",))
+    READS = Reads(
+        ("learner",),
+        without=("policy.output",),
+        only_if={f"cem_rl.{name}": ("trained_fraction", NOT_ZERO) for name in OF_GRADIENTS},
+    )
 
     trained_fraction: Fraction = 0.5
     """Share of the individuals, rounded, that gradients train. P, C: half."""
@@ -154,7 +164,7 @@ class AESRL(Critics, Selecting):
     update_cost: AutoFloat = 100.0
     """What an individual's update lasts on the clock of results [environment steps]. Ours. auto:
     measured at the run's first start, to two digits; it is kept with the run."""
-    critic_cost: AutoFloat = 1.8
+    critic_cost: Annotated[AutoFloat, OnlyWith(update_cost=NOT_ZERO)] = 1.8
     """What an update of the critics lasts there [updates of an individual]. Ours. auto: so, too."""
     order: Literal["virtual", "arrival"] = "virtual"
     """Order of results. virtual: by the clock of `workers` and `update_cost`, the same on any
@@ -200,9 +210,9 @@ class AESRL(Critics, Selecting):
     """Share of them, rounded, to which the distribution moves, 1 / ring_size of the way. C."""
     elite_weights: Annotated[Literal["log", "equal"], BY_RANK] = "log"
     """Weights of these, as `cem_rl.elite_weights`. C."""
-    damp: Annotated[NonNegativeFloat, BY_RANK] = 1e-3
+    damp: Annotated[NonNegativeFloat, BY_RANK, OnlyWith(damp_tau=NOT_ZERO)] = 1e-3
     """What is added to the variance before the first move. C."""
-    damp_limit: Annotated[NonNegativeFloat, BY_RANK] = 1e-5
+    damp_limit: Annotated[NonNegativeFloat, BY_RANK, OnlyWith(damp_tau=below(1))] = 1e-5
     """What it goes to, a step before every move. C."""
     damp_tau: Annotated[Fraction, BY_RANK] = 0.95
     """Share of it that ring_size such steps leave. C: 0.95, but 0.9 in effect."""

@@ -24,13 +24,13 @@ from esac_mpi.config.exact import exact
 from esac_mpi.config.table import (
     NOT_ZERO,
     SURVIVAL,
-    Above,
     OnlyWith,
     OnlyWithOne,
     Problem,
     Reads,
     Selecting,
     Whole,
+    above,
 )
 
 PHASES = OnlyWith(sac_phases=True)
@@ -188,7 +188,7 @@ class ESAC(Evolution):
     """SAC phases from a transfer to the next test [phases]."""
     transfer_wins: Annotated[PositiveInt, TESTED] = 3
     """Tests in a row that theta_sac must win for a transfer; 3 of 50 are won by chance [tests]."""
-    transfer_at_once: Annotated[bool, TESTED, OnlyWith(transfer_wins=Above(1))] = True
+    transfer_at_once: Annotated[bool, TESTED, OnlyWith(transfer_wins=above(1))] = True
     """Transfer after a single test, too, if theta_sac wins it, its mean there exceeds the return of
     every member but SAC's copies, and it leads by more than theta_es has gained since its start or
     the last transfer. Ours; docs/explain/esac.md."""

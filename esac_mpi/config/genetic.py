@@ -30,6 +30,7 @@ PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=NOT_ZERO)
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
 OWN = OnlyWith(learner="ddpg")
+UPDATED = OnlyWith(updates_per_step=NOT_ZERO)
 IDLE = (  # what a phase that takes over the episodes of others does not read of a learner's table
     "policy.output",
     "td3.steps_per_generation",
@@ -145,23 +146,23 @@ class ERL(Replaying, Selecting):
     """What it is multiplied by [half ranges of an action]; it goes on between episodes. C."""
     time_limits: Literal["truncation", "termination"] = "truncation"
     """Whether the critic bootstraps where a time limit ends an episode, or not (C)."""
-    lr_actor: Annotated[PositiveFloat, OWN] = 5e-5
+    lr_actor: Annotated[PositiveFloat, OWN, UPDATED] = 5e-5
     """Adam's learning rate of the learner's actor. P: Table 3."""
-    lr_critic: Annotated[PositiveFloat, OWN] = 5e-4
+    lr_critic: Annotated[PositiveFloat, OWN, UPDATED] = 5e-4
     """Adam's learning rate of its critic. P: Table 3."""
     critic_hidden: Annotated[tuple[PositiveInt, ...], OWN] = (200, 300)
     """Units of the critic: of observation and of action apart, and of both [units, units]. C."""
-    gamma: Annotated[Fraction, OWN] = 0.99
+    gamma: Annotated[Fraction, OWN, UPDATED] = 0.99
     """Discount. P: Table 3."""
-    tau: Annotated[Fraction, OWN] = 0.001
+    tau: Annotated[Fraction, OWN, UPDATED] = 0.001
     """Polyak coefficient of the targets. P: Table 3."""
-    gradient_clip: Annotated[PositiveFloat, OWN] = 10.0
+    gradient_clip: Annotated[PositiveFloat, OWN, UPDATED] = 10.0
     """Largest norm of a gradient of actor or critic. C."""
-    batch_size: Annotated[PositiveInt, OWN] = 128
+    batch_size: Annotated[PositiveInt, OWN, UPDATED] = 128
     """Transitions per update. P: Table 3."""
     replay_capacity: Annotated[PositiveInt, OWN] = 1_000_000
     """Transitions kept [transitions]. P: Table 3."""
-    start_steps: Annotated[NonNegativeInt, OWN] = 0
+    start_steps: Annotated[NonNegativeInt, OWN, UPDATED] = 0
     """First training steps without updates [steps]. C: 0."""
     updates_per_step: Annotated[NonNegativeFloat, OWN] = 1.0
     """Gradient updates per step of the population and of the learner. C."""

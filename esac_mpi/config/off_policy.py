@@ -18,6 +18,7 @@ from esac_mpi.config.bounds import (
 from esac_mpi.config.table import HIDDEN, NOT_ZERO, OnlyWith, Problem, Reads, Table, Whole
 
 BY_STEPS = OnlyWith(episodes_on="root")
+UPDATED = OnlyWith(updates_per_step=NOT_ZERO)
 
 
 class Replaying(Table):
@@ -45,12 +46,12 @@ class SAC(Replaying):
 
     READS = Reads(("learner",), also=("esac.preset",))  # a preset of ESAC sets fields of it
 
-    lr_sac: AutoRate = AUTO
+    lr_sac: Annotated[AutoRate, UPDATED] = AUTO
     """Adam's learning rate of actor, critics and temperature, alpha. auto: 1e-3, or 3e-4 for more
     than 64 observations (M: docs/results/choices.md). P: D.1, 3e-4."""
-    gamma: Fraction = 0.99
+    gamma: Annotated[Fraction, UPDATED] = 0.99
     """Discount. P: D.1."""
-    tau: Fraction = 0.005
+    tau: Annotated[Fraction, UPDATED] = 0.005
     """Polyak coefficient of the targets. C."""
     temperature: NonNegativeFloat = 0.05
     """Entropy temperature, lambda in Eq. 1, or its initial value. P: 6.1, fixed; C: 0.2."""
@@ -61,7 +62,7 @@ class SAC(Replaying):
     critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as policy.layer_norm does the policy's
     (Ball et al. 2023, arXiv:2302.02948). P, C: off."""
-    batch_size: PositiveInt = 64
+    batch_size: Annotated[PositiveInt, UPDATED] = 64
     """Transitions per update. C: 256."""
     replay_capacity: PositiveInt = 1_000_000
     """Transitions kept [transitions]. C."""
@@ -70,7 +71,7 @@ class SAC(Replaying):
     which ESAC has one phase."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. P: D.1."""
-    interleaved: bool = False
+    interleaved: Annotated[bool, UPDATED] = False
     """Update after every step (C) in place of collecting the phase first (P: lines 13-23)."""
     steps_per_generation: PositiveInt = 1000
     """Training steps of a generation of algorithm = "sac" [steps]; an episode is cut."""
@@ -95,7 +96,7 @@ class SAC(Replaying):
 class Stepwise(Replaying):
     """What TD3 and DDPG share (F: Fujimoto et al. 2018; L: Lillicrap et al. 2016)."""
 
-    gamma: Fraction = 0.99
+    gamma: Annotated[Fraction, UPDATED] = 0.99
     """Discount. F, L."""
     critic_layer_norm: Annotated[bool, HIDDEN] = False
     """Normalise the sums of the critics' hidden layers, as sac.critic_layer_norm. F, L: off."""
@@ -109,7 +110,7 @@ class Stepwise(Replaying):
     episodes_on = ranks whole generations. F: the later code; the paper 10,000 or 1,000; L: 0."""
     updates_per_step: NonNegativeFloat = 1.0
     """Gradient updates per training step. F, L."""
-    interleaved: Annotated[bool, BY_STEPS] = True
+    interleaved: Annotated[bool, BY_STEPS, UPDATED] = True
     """Update after every step (F, L), in place of collecting the generation first."""
     steps_per_generation: Annotated[PositiveInt, BY_STEPS] = 1000
     """Training steps of a generation [steps]; an episode in progress is cut and bootstrapped."""
@@ -128,17 +129,17 @@ class TD3(Stepwise):
 
     READS = Reads(("learner",))
 
-    lr_td3: PositiveFloat = 3e-4
+    lr_td3: Annotated[PositiveFloat, UPDATED] = 3e-4
     """Adam's learning rate of actor and critics. F: the later code; the paper has 1e-3."""
-    tau: Fraction = 0.005
+    tau: Annotated[Fraction, UPDATED] = 0.005
     """Polyak coefficient of the targets. F."""
-    policy_delay: PositiveInt = 2
+    policy_delay: Annotated[PositiveInt, UPDATED] = 2
     """Updates of the critics per update of actor and targets, d [updates]. F."""
-    policy_noise: NonNegativeFloat = 0.2
+    policy_noise: Annotated[NonNegativeFloat, UPDATED] = 0.2
     """Noise on the target's action [standard deviation; actions are in [-1, 1]]. F."""
-    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=NOT_ZERO)] = 0.5
+    noise_clip: Annotated[NonNegativeFloat, OnlyWith(policy_noise=NOT_ZERO), UPDATED] = 0.5
     """Bound of that noise, c [of the action's bound]. F."""
-    batch_size: PositiveInt = 256
+    batch_size: Annotated[PositiveInt, UPDATED] = 256
     """Transitions per update. F: the later code; the paper has 100."""
 
 
@@ -148,13 +149,13 @@ class DDPG(Stepwise):
 
     READS = Reads(("learner",))
 
-    lr_actor: PositiveFloat = 1e-4
+    lr_actor: Annotated[PositiveFloat, UPDATED] = 1e-4
     """Adam's learning rate of the actor. L."""
-    lr_critic: PositiveFloat = 1e-3
+    lr_critic: Annotated[PositiveFloat, UPDATED] = 1e-3
     """Adam's learning rate of the critic. L."""
-    critic_weight_decay: NonNegativeFloat = 1e-2
+    critic_weight_decay: Annotated[NonNegativeFloat, UPDATED] = 1e-2
     """L2 coefficient of the critic: its gradient gains this times its parameters. L."""
-    tau: Fraction = 0.001
+    tau: Annotated[Fraction, UPDATED] = 0.001
     """Polyak coefficient of the targets. L."""
-    batch_size: PositiveInt = 64
+    batch_size: Annotated[PositiveInt, UPDATED] = 64
     """Transitions per update. L."""

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
+from esac_mpi.config.bounds import Bound
 from esac_mpi.config.fields import DEFAULTS, as_text, flatten, marks, value_of
-from esac_mpi.config.table import HIDDEN, OnlyIn, OnlyWith, OnlyWithOne, Reads
+from esac_mpi.config.table import HIDDEN, Allowed, OnlyIn, OnlyWith, OnlyWithOne, Reads, as_allowed
 from esac_mpi.config.whole import Config, table_of
 
 # tables that every algorithm reads
@@ -16,8 +17,8 @@ COMMON = ("task", "budget", "policy", "evaluation", "checkpoint", "stop", "displ
 # may differ between a run and its continuation
 FREE = {"run_dir", "max_hours", "task.changed", "budget", "checkpoint", "stop", "display"}
 WARN = {"learner.device", "learner.kernels"}  # may differ, with a warning
-# {name: values}: one of these fields must be one of its values
-Condition = dict[str, tuple[Any, ...]]
+# {name: values}: one of these fields must be one of its values, or within its bound
+Condition = dict[str, Allowed]
 
 
 @cache
@@ -53,11 +54,23 @@ def find_unmet(config: Config, name: str) -> Condition:
     """Find the first condition for a field to matter that is not met; an empty one if all are."""
     own, only_if = table_of(config.algorithm), declared_reads(config.algorithm).only_if
     said = [only_if[key] for key in (name.rpartition(".")[0], name) if key in only_if]
-    by_algorithm: list[Condition] = [{f"{own}.{field}": (value,)} for field, value in said]
+    by_algorithm: list[Condition] = [
+        {f"{own}.{field}": as_allowed(values)} for field, values in said
+    ]
     for needed in by_algorithm + conditions(name):
-        if all(value_of(config, other) not in values for other, values in needed.items()):
+        if not any(is_met(value_of(config, other), needed[other]) for other in needed):
             return needed
     return {}
+
+
+def is_met(value: Any, allowed: Allowed) -> bool:
+    """Tell whether a value is one of these, or within the bound."""
+    return allowed.holds(value) if isinstance(allowed, Bound) else value in allowed
+
+
+def in_words(allowed: Allowed) -> str:
+    """List values, or describe a bound."""
+    return allowed.words if isinstance(allowed, Bound) else " or ".join(map(as_text, allowed))
 
 
 def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
@@ -69,7 +82,7 @@ def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
         elif not config.policy.hidden and HIDDEN in marks(name):
             found[name] = HIDDEN
         elif missing := find_unmet(config, name):
-            said = (f"{other} = {' or '.join(map(as_text, v))}" for other, v in missing.items())
+            said = (f"{other} = {in_words(allowed)}" for other, allowed in missing.items())
             found[name] = f"read only with {' or '.join(said)}"
     return found
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
-from esac_mpi.config.bounds import NON_NEGATIVE
+from esac_mpi.config.bounds import AUTO, NON_NEGATIVE, Bound
 
 SURVIVAL: Literal["survival"] = "survival"
 HIDDEN = "read only with hidden layers (policy.hidden)"  # a mark: [] has nothing that it does
@@ -30,29 +30,35 @@ class Whole(Protocol):
         """The table of that name."""
 
 
-class Above(tuple[str, ...]):
-    """The values that another field of numbers must have: those above a limit; in these words."""
-
-    limit: int
-
-    def __new__(cls, limit: int) -> Self:
-        """Say it in words."""
-        found = super().__new__(cls, (f"a number above {limit}",))
-        found.limit = limit
-        return found
-
-    def __contains__(self, value: object) -> bool:
-        return isinstance(value, int | float) and value > self.limit
+def above(limit: float) -> Bound:
+    """Bound a number from below, without the limit; one that is still "auto" will be within."""
+    return Bound(lambda value: value == AUTO or value > limit, f"a number above {limit}")
 
 
-NOT_ZERO = Above(0)
+def below(limit: float) -> Bound:
+    """Bound a number from above, without the limit."""
+    return Bound(lambda value: value < limit, f"a number below {limit}")
+
+
+NOT_ZERO = above(0)
+
+
+Allowed = tuple[Any, ...] | Bound
+
+
+def as_allowed(values: Any) -> Allowed:
+    """Return what a field may be, one value among others, as values or a bound."""
+    return values if isinstance(values, tuple | Bound) else (values,)
 
 
 class OnlyWith:
-    """A condition at a field: it matters where others of the table are this, or one of these."""
+    """A condition at a field: it matters where others of its table are this, or one of these.
+
+    Or, for numbers, within a bound.
+    """
 
     def __init__(self, **others: Any) -> None:
-        self.others = {n: v if isinstance(v, tuple) else (v,) for n, v in others.items()}
+        self.others = {name: as_allowed(values) for name, values in others.items()}
 
 
 class OnlyWithOne(OnlyWith):
@@ -73,7 +79,7 @@ class Reads:
     tables: tuple[str, ...] = ()
     also: tuple[str, ...] = ()  # single fields of other tables
     without: tuple[str, ...] = ()  # fields of these tables that it does not read
-    # another table, or a field of it -> the field of its own, and the value, with which it is read
+    # another table, or a field -> the field of its own, and its values, with which it is read
     only_if: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
 

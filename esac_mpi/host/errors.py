@@ -101,7 +101,7 @@ class Unbuilt(ImportError):
 
 
 class BrokenAlgorithm(ImportError):
-    """An installed package's algorithm cannot be loaded; the message names its entry point."""
+    """An installed package's algorithm is not as the program needs it; the message says how."""
 
 
 def why_not_imported(error: Exception) -> str:

@@ -11,7 +11,7 @@ from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.envs import Env
 from esac_mpi.host import log, process_state
-from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, UNSAVED
+from esac_mpi.host.errors import FAILED, FINISHED, STOPPED, UNSAVED, BrokenAlgorithm
 from esac_mpi.host.stop import Abandoned
 from esac_mpi.play import state
 from esac_mpi.play.counters import Best
@@ -100,10 +100,12 @@ def go_on(job: Job) -> None:
         began = world.clock()
         try:
             if not job.unevaluated:
+                made_before = job.state.generation
                 with process_state.preserve_state(wholly=False):
                     job.unevaluated = job.algorithm.generation(
                         job.params, job.state, world, job.env, job.learner
                     )
+                check_counted(job, made_before)
                 state.settle(job.state)
             row, timing = job.unevaluated
             made = world.clock()
@@ -143,6 +145,14 @@ def go_on(job: Job) -> None:
         over = end_is_wished(job)
         job.seconds.append(world.clock() - began)
         keep_time(job)
+
+
+def check_counted(job: Job, before: int) -> None:
+    """Raise BrokenAlgorithm unless one more generation is counted, without which none is last."""
+    if job.state.generation != before + 1:
+        own = f"generation() of {job.config.algorithm}"
+        left = f"left state.generation = {job.state.generation}"
+        raise BrokenAlgorithm(f"{own} {left}, not {before + 1}")
 
 
 def end_is_wished(job: Job) -> bool:

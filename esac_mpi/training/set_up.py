@@ -326,7 +326,7 @@ def announce(job: Job, origin: dict[str, Any], settled: Sequence[str] = ()) -> N
     where = f"{origin['hosts']}; {origin['mpi']}"
     said = [
         *describe_task(config, origin["settled"], job.env),
-        f"{world.size} ranks on {world.nodes} node(s): {where}",
+        f"{world.size} rank(s) on {world.nodes} node(s): {where}",
         f"run directory {run.path}",
         f"{found}; {better}" if better else "",
         *settled,

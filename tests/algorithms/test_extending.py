@@ -277,6 +277,14 @@ def test_a_broken_installed_algorithm_is_one_sentence(extended, edit, file, grou
         assert said.endswith("; mend or uninstall its package searches")
 
 
+def test_a_generation_that_is_not_counted_ends_the_run(extended, edit):
+    path = extended.path / "searches/algorithm.py"
+    edit(path, lambda text: text.replace("state.generation = k", "assert k", 1))
+    run = extended.path / "uncounted"
+    said = extended.call(extended.line(2, "--budget.generations", 3, "--run-dir", run), code=1)
+    assert "BrokenAlgorithm: generation() of random_search left state.generation = 0, not 1" in said
+
+
 @pytest.mark.parametrize(
     "setting",
     [

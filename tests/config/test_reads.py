@@ -15,7 +15,7 @@ from words import written
 from esac_mpi import config
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import NAMES, Config, amend, load, reads
-from esac_mpi.config.table import Above
+from esac_mpi.config.bounds import Bound
 from esac_mpi.record import Run, read
 from esac_mpi.studies.experiments import design
 from esac_mpi.training import loop
@@ -61,10 +61,17 @@ CASES = [  # together they leave each field unread for each reason that there is
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "sigmoid", "aes_rl.sigmoid_signless": True},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "full_move", "aes_rl.variance_rule": "success"},
     {"algorithm": "aes_rl", "aes_rl.mean_rule": "rank_oldest", "aes_rl.ring_size": 4,
-     "aes_rl.order": "arrival", "aes_rl.policy_noise": 0.0, "aes_rl.rl_gain": 0.0},
+     "aes_rl.order": "arrival", "aes_rl.policy_noise": 0.0, "aes_rl.rl_gain": 0.0,
+     "aes_rl.damp_tau": 1.0},
     {"algorithm": "pderl", "erl.crossover": "distillation", "erl.mutation": "proximal",
      "erl.parent_selection": "mixed"},
-    {"algorithm": "sac", "policy.hidden": ()},
+    {"algorithm": "sac", "policy.hidden": ()}, {"algorithm": "sac", "sac.updates_per_step": 0.0},
+    {"algorithm": "td3", "td3.updates_per_step": 0.0},
+    {"algorithm": "ddpg", "ddpg.updates_per_step": 0.0},
+    {"algorithm": "erl", "erl.updates_per_step": 0.0}, {"algorithm": "cem", "cem.damp_tau": 1.0},
+    {"algorithm": "cem", "cem.damp_tau": 0.0}, {"algorithm": "cem_rl", "cem_rl.damp_tau": 0.0},
+    {"algorithm": "cem_rl", "cem_rl.damp_tau": 1.0, "cem_rl.trained_fraction": 0.0},
+    {"algorithm": "aes_rl", "aes_rl.update_cost": 0.0},
 ]  # fmt: skip
 
 
@@ -111,7 +118,7 @@ def test_the_declarations_name_what_exists():
     values = dict(config.flatten(Config()))
     for condition in chain.from_iterable(map(reads.conditions, NAMES)):
         for name, allowed in condition.items():
-            if isinstance(allowed, Above):
+            if isinstance(allowed, Bound):
                 assert not {type(values[name]), *get_args(config.hint(name))} & {bool, str}
                 continue
             assert {*allowed} < possible(config.hint(name)), name
@@ -122,7 +129,7 @@ def test_the_declarations_name_what_exists():
 def test_every_declared_condition_is_unmet_in_one_of_the_cases():
     found = [reads.find_unread(small(case), NAMES) for case in CASES]
     conditional = {name for name in NAMES if reads.conditions(name)}
-    assert len(conditional) == 101
+    assert len(conditional) == 123
     for name in conditional:
         reasons = [names[name] for names in found if name in names]
         assert any(why.startswith("read only") for why in reasons), name

@@ -113,7 +113,7 @@ def assert_stops(job: subprocess.Popen, path: Path, codes: set[int]) -> None:
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_openmpi_gives_the_bits_of_mpich(straight, tmp_path, ranks):
     output = finish("openmpi", ranks, tmp_path / "run", generations=SHORT)
-    assert f"  {ranks} ranks on 1 node(s)" in output
+    assert f"  {ranks} rank(s) on 1 node(s)" in output
     assert "Open MPI v" in output
     assert_same_run(straight(SHORT), tmp_path / "run")
 
