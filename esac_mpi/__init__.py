@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from esac_mpi.record.policies import Policy as Policy
     from esac_mpi.training.api import train as train
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "Config",
     "Interrupted",
