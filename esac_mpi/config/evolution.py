@@ -244,7 +244,7 @@ class ESAC(Evolution):
     """Generations between tunings under amt_trigger = interval [generations]. C."""
     amt_input: Annotated[Literal["raw", "rank"], AMT, WITHOUT_PHASES] = "raw"
     """What Eq. 6 compares: the fitness (P), or centred ranks, which makes it a constant (C)."""
-    amt_scope: Annotated[Literal["noise", "gradient"], AMT] = "noise"
+    amt_scope: Annotated[Literal["noise", "gradient"], AMT, OnlyWith(amt_clip=NOT_ZERO)] = "noise"
     """What the tuned sigma acts on: noise and gradient (P), or the gradient alone (C)."""
     sac_episodes: Annotated[NonNegativeInt, INTERVAL] = 5
     """Least number of episodes of a SAC phase [episodes]. P: D.1, per task."""

@@ -42,7 +42,7 @@ CASES = [  # together they leave each field unread for each reason that there is
      "esac.transfer": "tested"},
     {"algorithm": "esac", "esac.noise": "table", "esac.sampling": "onesided",
      "esac.observation_normalisation": True},
-    {"algorithm": "esac", "esac.p_sac_annealed": False},
+    {"algorithm": "esac", "esac.p_sac_annealed": False, "esac.amt_clip": 0.0},
     {"algorithm": "esac", "esac.transfer": "tested", "esac.sigma_rule": "one_fifth",
      "esac.transfer_wins": 1, "esac.population_size": 8},
     {"algorithm": "esac", "esac.sac_phases": False, "esac.sac_copies": 0}, {"algorithm": "sac"},
