@@ -1,9 +1,10 @@
 """DeepMind Control Suite tasks, bit for bit, without dm_control's cost per step.
 
-Each function takes the suite's environment of one domain and returns its closed loop: those of the
-suite's benchmark are here. Observation and reward are the suite's, in the order of operations and
-the types of its code; resets remain its own. Left out is what changes no bit: named indexing, the
-dictionary of observations, and the generality of `rewards.tolerance`. No task here terminates.
+Each function takes the suite's environment of one domain, its MjData and its MjModel, and returns
+its closed loop: those of the suite's benchmark are here. Observation and reward are the suite's, in
+the order of operations and the types of its code; resets remain its own. Left out is what changes
+no bit: named indexing, the dictionary of observations, and the generality of `rewards.tolerance`.
+No task here terminates.
 
 The formulas are those of dm_control 1.0; anything else is left to the library.
 """
@@ -15,23 +16,8 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from dm_control import suite
 from dm_control.rl.control import Environment, PhysicsError
-from dm_control.suite import (
-    acrobot,
-    ball_in_cup,
-    cartpole,
-    cheetah,
-    finger,
-    fish,
-    hopper,
-    humanoid,
-    manipulator,
-    pendulum,
-    point_mass,
-    reacher,
-    swimmer,
-    walker,
-)
 from mujoco import mj_step, mj_step1, mj_step2
 
 from esac_mpi.envs.closed_loop import Call, Calls, ClosedLoop, Parts, is_patched, power
@@ -54,12 +40,13 @@ def own_loop(env: Any) -> ClosedLoop | None:
     variant = getattr(env.task, "_pure_state", False) or getattr(env.task, "_use_peg", False)
     if start is None or not plain or variant or version("dm_control") not in VERSIONS:
         return None
-    return None if is_patched(env, env.task, env.physics) else start(env)
+    if is_patched(env, env.task, env.physics):
+        return None
+    return start(env, env.physics.data.ptr, env.physics.model.ptr)
 
 
-def acrobot_loop(env: Any) -> ClosedLoop:
+def acrobot_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play acrobot: pay for the tip at the target, or near it."""
-    data, model = env.physics.data.ptr, env.physics.model.ptr
     arms, sparse = data.xmat[1:], env.task._sparse
     radius = model.site("target").size[0]
     calls, _, squared = _difference(data.site("target").xpos, data.site("tip").xpos)
@@ -71,9 +58,8 @@ def acrobot_loop(env: Any) -> ClosedLoop:
     return _loop(env, [arms[:, 2], arms[:, 8], data.qvel], [squared], pay, calls)
 
 
-def ball_in_cup_loop(env: Any) -> ClosedLoop:
+def ball_in_cup_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play ball_in_cup: pay for the ball in the cup."""
-    data, model = env.physics.data.ptr, env.physics.model.ptr
     room = model.site("target").size[PLANE] - model.geom("ball").size[0]
     traced = [data.site("target").xpos[PLANE], data.body("ball").xpos[PLANE]]
 
@@ -84,9 +70,8 @@ def ball_in_cup_loop(env: Any) -> ClosedLoop:
     return _loop(env, [data.qpos, data.qvel], traced, pay)
 
 
-def cartpole_loop(env: Any) -> ClosedLoop:
+def cartpole_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play cartpole: pay for the pole upright, the cart centred, and little control and speed."""
-    data = env.physics.data.ptr
     poles, cart = data.xmat[2:], data.qpos[:1]
     last = 1 + len(poles)
 
@@ -106,16 +91,15 @@ def cartpole_loop(env: Any) -> ClosedLoop:
     return _loop(env, observed, traced, pay_sparsely if env.task._sparse else pay)
 
 
-def finger_loop(env: Any) -> ClosedLoop:
+def finger_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play finger: pay for spinning fast, or for the tip at the target."""
-    data, model = env.physics.data.ptr, env.physics.model.ptr
     sensors = data.sensordata
     tip, target, spinner = (data.sensor(n).data[PLANE] for n in ("tip", "target", "spinner"))
     touch, place = np.zeros(2), np.zeros(2)
     calls: list[Call] = [(np.log1p, sensors[14:16], touch), (np.subtract, tip, spinner, place)]
     observed = [sensors[:2], place, sensors[2:5], touch]  # two angles, three velocities
-    if isinstance(env.task, finger.Spin):
-        fast = finger._SPIN_VELOCITY
+    if isinstance(env.task, suite.finger.Spin):
+        fast = suite.finger._SPIN_VELOCITY
         return _loop(
             env, observed, [sensors[4:5]], lambda after, _: _inside(after[0] + fast), calls
         )
@@ -131,21 +115,19 @@ def finger_loop(env: Any) -> ClosedLoop:
     return _loop(env, [*observed, goal, away], [away], lambda after, _: _inside(after[0]), calls)
 
 
-def fish_upright_loop(env: Any) -> ClosedLoop:
+def fish_upright_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play fish-upright: observe joints, uprightness and velocities; pay for being upright."""
-    data = env.physics.data.ptr
     upright = data.body("torso").xmat[8:]  # zz
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         return _gaussian(abs(1 - after[0]), 1)
 
-    joints = [data.joint(name).qpos for name in fish._JOINTS]
+    joints = [data.joint(name).qpos for name in suite.fish._JOINTS]
     return _loop(env, [*joints, upright, data.qvel], [upright], pay)
 
 
-def fish_swim_loop(env: Any) -> ClosedLoop:
+def fish_swim_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play fish-swim: pay for the mouth at the target, and for being upright."""
-    data, model = env.physics.data.ptr, env.physics.model.ptr
     mouth, upright = data.geom("mouth"), data.body("torso").xmat[8:]
     radii = model.geom("mouth").size[0] + model.geom("target").size[0]
     calls, local, squared = _difference(data.geom("target").xpos, mouth.xpos, mouth.xmat)
@@ -154,19 +136,19 @@ def fish_swim_loop(env: Any) -> ClosedLoop:
         there = _gaussian(np.sqrt(after[0]) - radii, 2 * radii)
         return (7 * there + 0.5 * (after[1] + 1)) / 8
 
-    joints = [data.joint(name).qpos for name in fish._JOINTS]
+    joints = [data.joint(name).qpos for name in suite.fish._JOINTS]
     return _loop(env, [*joints, upright, local, data.qvel], [squared, upright], pay, calls)
 
 
-def hopper_loop(env: Any) -> ClosedLoop:
+def hopper_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play hopper: pay for standing, with little control or at a speed."""
-    data, speed = env.physics.data.ptr, hopper._HOP_SPEED
+    speed = suite.hopper._HOP_SPEED
     torso, foot = (data.body(name).xipos[2:] for name in ("torso", "foot"))
     touch, hops = np.zeros(2), env.task._hopping
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height = after[0] - after[1]
-        standing = _inside(hopper._STAND_HEIGHT - height) * _inside(height - 2)
+        standing = _inside(suite.hopper._STAND_HEIGHT - height) * _inside(height - 2)
         more = _linear(speed - after[2], speed / 2, 0.5) if hops else _little_control(actions)
         return standing * more
 
@@ -175,11 +157,10 @@ def hopper_loop(env: Any) -> ClosedLoop:
     return _loop(env, [data.qpos[1:], data.qvel, touch], traced, pay, calls)
 
 
-def manipulator_loop(env: Any) -> ClosedLoop:
+def manipulator_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play manipulator with its ball: pay for the ball at the target, or near it."""
-    data, model = env.physics.data.ptr, env.physics.model.ptr
-    joints = [data.joint(name) for name in manipulator._ARM_JOINTS]
-    order = np.array([model.joint(name).qposadr[0] for name in manipulator._ARM_JOINTS])
+    joints = [data.joint(name) for name in suite.manipulator._ARM_JOINTS]
+    order = np.array([model.joint(name).qposadr[0] for name in suite.manipulator._ARM_JOINTS])
     angles, turned, touch = np.zeros(len(order)), np.zeros((2, len(order))), np.zeros(5)
     calls, _, squared = _difference(data.site("ball").xpos, data.site("target_ball").xpos)
     calls = [
@@ -191,7 +172,7 @@ def manipulator_loop(env: Any) -> ClosedLoop:
     ]
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        close = manipulator._CLOSE
+        close = suite.manipulator._CLOSE
         return _gaussian(np.sqrt(after[0]) - close, 2 * close)
 
     hand, ball, target = (
@@ -204,20 +185,19 @@ def manipulator_loop(env: Any) -> ClosedLoop:
     return _loop(env, observed, [squared], pay, calls)
 
 
-def pendulum_loop(env: Any) -> ClosedLoop:
+def pendulum_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play pendulum: pay for the pole within some degrees of upright."""
-    data = env.physics.data.ptr
     pole = data.body("pole").xmat
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        return _inside(pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1)
+        return _inside(suite.pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1)
 
     return _loop(env, [pole[TURNED], data.qvel], [pole[8:]], pay)
 
 
-def point_mass_loop(env: Any) -> ClosedLoop:
+def point_mass_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play point_mass: pay for the mass near the target, and little control."""
-    data, size = env.physics.data.ptr, env.physics.model.ptr.geom("target").size[0]
+    size = model.geom("target").size[0]
     calls, _, squared = _difference(data.geom("target").xpos, data.geom("pointmass").xpos)
 
     def pay(after: Any, actions: np.ndarray) -> Any:
@@ -226,10 +206,9 @@ def point_mass_loop(env: Any) -> ClosedLoop:
     return _loop(env, [data.qpos, data.qvel], [squared], pay, calls)
 
 
-def reacher_loop(env: Any) -> ClosedLoop:
+def reacher_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play reacher: pay for the finger at the target."""
-    data = env.physics.data.ptr
-    radii = env.task._target_size + env.physics.model.ptr.geom("finger").size[0]
+    radii = env.task._target_size + model.geom("finger").size[0]
     target, tip = (data.geom(name).xpos[:2] for name in ("target", "finger"))
     calls, vector, squared = _difference(target, tip)
 
@@ -239,9 +218,9 @@ def reacher_loop(env: Any) -> ClosedLoop:
     return _loop(env, [data.qpos, vector, data.qvel], [squared], pay, calls)
 
 
-def swimmer_loop(env: Any) -> ClosedLoop:
+def swimmer_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play swimmer: pay for the nose at the target, or near it."""
-    data, size = env.physics.data.ptr, env.physics.model.ptr.geom("target").size[0]
+    size = model.geom("target").size[0]
     target, nose = (data.geom(name).xpos for name in ("target", "nose"))
     calls, local, squared = _difference(target, nose, data.body("head").xmat, 2)
     bodies = data.sensordata[12:].reshape(-1, 6)
@@ -255,26 +234,25 @@ def swimmer_loop(env: Any) -> ClosedLoop:
     return _loop(env, [data.qpos[3:], local, *speeds], [squared], pay, calls)
 
 
-def cheetah_loop(env: Any) -> ClosedLoop:
+def cheetah_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play cheetah-run: observe all but x; the reward is the speed over 10 m/s."""
-    data = env.physics.data.ptr
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        return _linear(cheetah._RUN_SPEED - after[0], cheetah._RUN_SPEED, 0)
+        return _linear(suite.cheetah._RUN_SPEED - after[0], suite.cheetah._RUN_SPEED, 0)
 
     return _loop(env, [data.qpos[1:], data.qvel], [data.sensor(VELOCITY).data], pay)
 
 
-def walker_loop(env: Any) -> ClosedLoop:
+def walker_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play walker-stand, -walk or -run: pay for standing upright, then for speed."""
-    data, target = env.physics.data.ptr, env.task._move_speed
+    target = env.task._move_speed
     torso, speed = data.body("torso"), data.sensor(VELOCITY).data[:1]
     # xx and xz of every body; zz
     orientations, upward, height = data.xmat[1:, PLANE], torso.xmat[8:], torso.xpos[2:]
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, speed = after
-        standing = _gaussian(walker._STAND_HEIGHT - height, walker._STAND_HEIGHT / 2)
+        standing = _gaussian(suite.walker._STAND_HEIGHT - height, suite.walker._STAND_HEIGHT / 2)
         upright = (1 + upward) / 2
         reward = (3 * standing + upright) / 4
         if target:
@@ -284,9 +262,9 @@ def walker_loop(env: Any) -> ClosedLoop:
     return _loop(env, [orientations, height, data.qvel], [height, upward, speed], pay)
 
 
-def humanoid_loop(env: Any) -> ClosedLoop:
+def humanoid_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play humanoid: pay for standing upright, little control, and staying or speed."""
-    data, target = env.physics.data.ptr, env.task._move_speed
+    target, stand = env.task._move_speed, suite.humanoid._STAND_HEIGHT
     velocity, torso = data.sensor(VELOCITY).data, data.body("torso")
     frame, height = torso.xmat.reshape(3, 3), data.body("head").xpos[2:]
     horizontal, squared = velocity[:2], np.zeros(1)
@@ -296,7 +274,7 @@ def humanoid_loop(env: Any) -> ClosedLoop:
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, squared, x, y = after
-        standing = _gaussian(humanoid._STAND_HEIGHT - height, humanoid._STAND_HEIGHT / 4)
+        standing = _gaussian(stand - height, stand / 4)
         upright = _linear(0.9 - upward, 1.9, 0)
         reward = _little_control(actions) * (standing * upright)
         if target:
@@ -308,23 +286,23 @@ def humanoid_loop(env: Any) -> ClosedLoop:
     return _loop(env, observed, [height, frame[2, 2:], squared, horizontal], pay, calls)
 
 
-DOMAINS: dict[tuple[type, type], Callable[[Any], ClosedLoop]] = {
-    (acrobot.Balance, acrobot.Physics): acrobot_loop,
-    (ball_in_cup.BallInCup, ball_in_cup.Physics): ball_in_cup_loop,
-    (cartpole.Balance, cartpole.Physics): cartpole_loop,
-    (cheetah.Cheetah, cheetah.Physics): cheetah_loop,
-    (finger.Spin, finger.Physics): finger_loop,
-    (finger.Turn, finger.Physics): finger_loop,
-    (fish.Swim, fish.Physics): fish_swim_loop,
-    (fish.Upright, fish.Physics): fish_upright_loop,
-    (hopper.Hopper, hopper.Physics): hopper_loop,
-    (humanoid.Humanoid, humanoid.Physics): humanoid_loop,
-    (manipulator.Bring, manipulator.Physics): manipulator_loop,
-    (pendulum.SwingUp, pendulum.Physics): pendulum_loop,
-    (point_mass.PointMass, point_mass.Physics): point_mass_loop,
-    (reacher.Reacher, reacher.Physics): reacher_loop,
-    (swimmer.Swimmer, swimmer.Physics): swimmer_loop,
-    (walker.PlanarWalker, walker.Physics): walker_loop,
+DOMAINS: dict[tuple[type, type], Callable[[Any, Any, Any], ClosedLoop]] = {
+    (suite.acrobot.Balance, suite.acrobot.Physics): acrobot_loop,
+    (suite.ball_in_cup.BallInCup, suite.ball_in_cup.Physics): ball_in_cup_loop,
+    (suite.cartpole.Balance, suite.cartpole.Physics): cartpole_loop,
+    (suite.cheetah.Cheetah, suite.cheetah.Physics): cheetah_loop,
+    (suite.finger.Spin, suite.finger.Physics): finger_loop,
+    (suite.finger.Turn, suite.finger.Physics): finger_loop,
+    (suite.fish.Swim, suite.fish.Physics): fish_swim_loop,
+    (suite.fish.Upright, suite.fish.Physics): fish_upright_loop,
+    (suite.hopper.Hopper, suite.hopper.Physics): hopper_loop,
+    (suite.humanoid.Humanoid, suite.humanoid.Physics): humanoid_loop,
+    (suite.manipulator.Bring, suite.manipulator.Physics): manipulator_loop,
+    (suite.pendulum.SwingUp, suite.pendulum.Physics): pendulum_loop,
+    (suite.point_mass.PointMass, suite.point_mass.Physics): point_mass_loop,
+    (suite.reacher.Reacher, suite.reacher.Physics): reacher_loop,
+    (suite.swimmer.Swimmer, suite.swimmer.Physics): swimmer_loop,
+    (suite.walker.PlanarWalker, suite.walker.Physics): walker_loop,
 }  # by task and physics
 
 
