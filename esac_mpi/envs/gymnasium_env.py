@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from functools import partial
 from importlib import import_module
@@ -22,16 +22,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import (
-    Box,
-    Dict,
-    Discrete,
-    MultiBinary,
-    MultiDiscrete,
-    Space,
-    Tuple,
-    flatten,
-)
+from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
 from esac_mpi.envs import (
@@ -71,13 +62,14 @@ class GymnasiumEnv(Stepped):
         self._process = os.getpid()
         self._env = _build(id, kwargs)
         self._rebuild = _keeps_world(self._env)
-        space = self._env.action_space
-        self._choices = space if isinstance(space, Discrete) else None
+        space: Any = self._env.action_space
+        self._choices = space if isinstance(space, spaces.Discrete) else None
         self.discrete = self._choices is not None
         other = id.replace("-v", "Continuous-v")
         self.continuous_form = f" Did you mean '{other}'?" if other in gymnasium.registry else ""
         self.bound(*_bounds(id, space))
-        self.observation_size = math.prod(_shape(self._env.observation_space))
+        observed: Any = self._env.observation_space  # a Box, by _build
+        self.observation_size = math.prod(observed.shape)
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
             if not size:
                 raise TaskError(
@@ -86,7 +78,7 @@ class GymnasiumEnv(Stepped):
         # the spec has the outermost one's alone
         limits = [each._max_episode_steps for each in self.layers if isinstance(each, TimeLimit)]
         self.horizon = task_horizon(id, min(limits, default=math.inf), horizon, REGISTERED)
-        self._action_shape, self._action_dtype = _shape(space), space.dtype
+        self._action_shape, self._action_dtype = space.shape, space.dtype
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
         if self.closed_loop is not None:
@@ -210,7 +202,7 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     except (gymnasium.error.Error, ImportError) as error:
         raise TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)
-    if isinstance(env.observation_space, Box):
+    if isinstance(env.observation_space, spaces.Box):
         return env
     space = env.observation_space
     if not getattr(space, "is_np_flattenable", False):
@@ -220,29 +212,29 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     return flat
 
 
-def _flatten(id: str, space: Space[Any], observation: Any) -> Any:
+def _flatten(id: str, space: spaces.Space[Any], observation: Any) -> Any:
     """Flatten an observation. Raises TaskError for one that is not of its space."""
     try:
         _check_parts(space, observation)
-        return flatten(space, observation)
+        return spaces.flatten(space, observation)
     except Exception as error:
         raise TaskError(
             f"{id}: an observation is not of its space, {space}: {describe_error(error)[0]}"
         ) from error
 
 
-def _check_parts(space: Space[Any], observation: Any) -> None:
+def _check_parts(space: spaces.Space[Any], observation: Any) -> None:
     """Raise ValueError for what `flatten` would take for something else, or take a part of."""
-    if isinstance(space, Dict | Tuple):
-        parts: Any = space if isinstance(space, Dict) else dict(enumerate(space))
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts: Any = space if isinstance(space, spaces.Dict) else dict(enumerate(space))
         for name, part in parts.items():
             _check_parts(part, observation[name])
-    elif isinstance(space, Discrete | MultiDiscrete):
+    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         place = np.asarray(observation) - space.start
-        count = space.n if isinstance(space, Discrete) else space.nvec
+        count = space.n if isinstance(space, spaces.Discrete) else space.nvec
         if not ((place >= 0) & (place < count)).all():
             raise ValueError(f"{observation} is no choice of {space}")
-    elif isinstance(space, Box | MultiBinary):
+    elif isinstance(space, spaces.Box | spaces.MultiBinary):
         seen, whole = np.asanyarray(observation), np.issubdtype(space.dtype, np.integer)
         cut = whole and seen.dtype != space.dtype and (seen != seen.astype(space.dtype)).any()
         if cut or _is_partial(seen) or seen.size != math.prod(space.shape):
@@ -262,41 +254,30 @@ def _suggest(id: str) -> str:
     return nearest(name, there, listed if there else OWN_ID, module + colon)
 
 
-def _refuse_pixels(id: str, space: Space[Any]) -> None:
+def _refuse_pixels(id: str, space: spaces.Space[Any]) -> None:
     """Raise TaskError for an image: large arrays of bytes in 2 dimensions, or anything in 3."""
-    for box in _boxes(space):
-        shape, least = _shape(box), 2 if box.dtype == np.uint8 else 3
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for part in space.values() if isinstance(space, spaces.Dict) else space:
+            _refuse_pixels(id, part)
+    elif isinstance(space, spaces.Box):
+        shape, least = space.shape, 2 if space.dtype == np.uint8 else 3
         if len(shape) >= least and sorted(shape)[-2] >= SIDE:
             raise TaskError(
-                f"{id} observes images ({box.dtype}, {' x '.join(map(str, shape))}), and there is "
-                "no convolutional network here: wrap it so that it observes numbers, such as "
+                f"{id} observes images ({space.dtype}, {' x '.join(map(str, shape))}), and there "
+                "is no convolutional network here: wrap it so that it observes numbers, such as "
                 "joint angles or features of the image."
             )
 
 
-def _boxes(space: Space[Any]) -> Iterator[Box]:
-    """Yield the arrays that a space is made of."""
-    if isinstance(space, Box):
-        yield space
-    elif isinstance(space, Dict | Tuple):
-        for part in space.values() if isinstance(space, Dict) else space:
-            yield from _boxes(part)
-
-
-def _bounds(id: str, space: gymnasium.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _bounds(id: str, space: spaces.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
     """Give the actions' bounds, [-1, 1] for choices. Raises TaskError for another space."""
-    if isinstance(space, Discrete):
+    if isinstance(space, spaces.Discrete):
         return -np.ones(int(space.n), np.float32), np.ones(int(space.n), np.float32)
-    if isinstance(space, Box) and np.issubdtype(space.dtype, np.floating):
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return space.low, space.high
     raise TaskError(
         f"{id} has the actions {space}; continuous ones are needed, or n choices (Discrete)."
     )
-
-
-def _shape(space: gymnasium.Space[Any]) -> tuple[int, ...]:
-    assert space.shape is not None  # a Box, by _build
-    return space.shape
 
 
 def _keeps_world(env: gymnasium.Env[Any, Any]) -> bool:
