@@ -58,28 +58,20 @@ def crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
     return _loop(env, [qpos[unseen:], env.data.qvel], [qpos[:1]], judge, normal=normal)
 
 
-def hopper(env: Any) -> ClosedLoop:
-    """Play Hopper-v5: pay for speed, less control; end when the state leaves its ranges."""
-    low, high = env._healthy_state_range
-    return _hop(env, [(env.data.qpos[2:], low, high), (env.data.qvel, low, high)])
-
-
-def walker2d(env: Any) -> ClosedLoop:
-    """Play Walker2d-v5: pay for speed, less control; end when height or angle leaves its range."""
-    return _hop(env, [])
-
-
-def _hop(env: Any, ranges: Parts) -> ClosedLoop:
+def hop(env: Any) -> ClosedLoop:
+    """Play Hopper-v5 or Walker2d-v5: pay for speed, less control; end outside healthy ranges."""
     forward, control, survival = _weights(env)
-    dt, qpos = env.dt, env.data.qpos
-    height, angle = (qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range)
+    dt, qpos, qvel = env.dt, env.data.qpos, env.data.qvel
+    healthy = [(qpos[1:2], *env._healthy_z_range), (qpos[2:3], *env._healthy_angle_range)]
+    if hasattr(env, "_healthy_state_range"):  # Hopper's
+        low, high = env._healthy_state_range
+        healthy += [(qpos[2:], low, high), (qvel, low, high)]
 
     def judge(before: Any, after: Any, actions: np.ndarray, healthy: Any) -> tuple[Any, Any]:
         gain = forward * ((after[0] - before[0]) / dt) + healthy * survival
         return gain - _control_cost(control, actions), healthy
 
-    observed = [qpos[1:], (env.data.qvel, -10, 10)]
-    return _loop(env, observed, [qpos[:1], height, angle, *ranges], judge)
+    return _loop(env, [qpos[1:], (qvel, -10, 10)], [qpos[:1], *healthy], judge)
 
 
 def ant(env: Any) -> ClosedLoop:
@@ -183,13 +175,13 @@ _DOUBLE = "gymnasium.envs.mujoco.inverted_double_pendulum"
 TASKS: dict[str, Callable[[Any], ClosedLoop]] = {
     "gymnasium.envs.mujoco.ant_v5:AntEnv": ant,
     "gymnasium.envs.mujoco.half_cheetah_v5:HalfCheetahEnv": partial(crawl, unseen=1, normal=True),
-    "gymnasium.envs.mujoco.hopper_v5:HopperEnv": hopper,
+    "gymnasium.envs.mujoco.hopper_v5:HopperEnv": hop,
     "gymnasium.envs.mujoco.humanoid_v5:HumanoidEnv": humanoid,
     f"{_DOUBLE}_v5:InvertedDoublePendulumEnv": inverted_double_pendulum,
     "gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv": inverted_pendulum,
     "gymnasium.envs.mujoco.reacher_v5:ReacherEnv": reacher,
     "gymnasium.envs.mujoco.swimmer_v5:SwimmerEnv": partial(crawl, unseen=2),
-    "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv": walker2d,
+    "gymnasium.envs.mujoco.walker2d_v5:Walker2dEnv": hop,
 }  # by entry point
 
 
