@@ -14,6 +14,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType, ModuleType
 from typing import Any, Protocol
@@ -273,7 +274,8 @@ def import_mujoco() -> ModuleType:
     """
     import mujoco
 
-    mujoco.set_mju_user_warning(_log_warning)
+    # counted through `warning_counts`, so not repeated by every rank
+    mujoco.set_mju_user_warning(partial(logging.getLogger(__name__).debug, "MuJoCo: %s"))
     return mujoco
 
 
@@ -283,8 +285,3 @@ def warning_counts(data: Any) -> np.ndarray:
 
     kinds = mujoco.mjtWarning  # BADQPOS, BADQVEL, BADQACC, BADCTRL
     return data.warning.number[int(kinds.mjWARN_BADQPOS) : int(kinds.mjWARN_BADCTRL) + 1]
-
-
-def _log_warning(message: str) -> None:
-    # counted through `warning_counts`, so not repeated by every rank
-    logging.getLogger(__name__).debug("MuJoCo: %s", message)

@@ -1,17 +1,13 @@
 """What a library that learns in Gymnasium's terms must know of a task of ours: its spaces."""
 
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box
+from gymnasium.spaces import Discrete as Discrete
 
 
 def observations(size: int) -> Box:
     """Return the space of observations, float32 [size]."""
     return Box(-np.inf, np.inf, (size,), np.float32)
-
-
-def choices(size: int) -> Discrete:
-    """Return the space of `size` choices."""
-    return Discrete(size)
 
 
 def actions(size: int) -> Box:

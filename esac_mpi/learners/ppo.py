@@ -114,7 +114,7 @@ class PPO(Learner):
             seed=integer(config.seed, Purpose.INIT, member=WEIGHTS), _init_setup_model=False,
         )  # fmt: skip
         model.observation_space, model.n_envs = spaces.observations(o), 1
-        model.action_space = spaces.choices(a) if self._categorical else spaces.actions(a)
+        model.action_space = spaces.Discrete(a) if self._categorical else spaces.actions(a)
         model._setup_model()
         model.set_logger(Logger(None, []))
         return model
