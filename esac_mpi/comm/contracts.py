@@ -1,12 +1,10 @@
 """What algorithms may use of the ranks and of a learner: types only, for who must not load MPI."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-
-from esac_mpi.config import Config
 
 if TYPE_CHECKING:
     from esac_mpi.comm.world import World as World
@@ -71,22 +69,10 @@ class Learner(Protocol):
         """
 
     def hold(self) -> None:
-        """Keep what `arrays` gives as it is now, until `release`."""
+        """Keep what checkpoints have of it as it is now, until `release`."""
 
     def release(self) -> None:
-        """Let `arrays` be current again."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return copies of all that makes it but its replay, as it is or as it was at `hold`."""
-
-    def load(self, saved: Mapping[str, np.ndarray]) -> None:
-        """Take over what `arrays` returned."""
-
-    def fitting(self, saved: Mapping[str, np.ndarray], before: Config) -> dict[str, np.ndarray]:
-        """Pick what `load` takes of another run's arrays. Raises ValueError: nothing fits.
-
-        before: that run's configuration.
-        """
+        """Let checkpoints have it as it is."""
 
 
 class EpisodeLearner(Learner, Protocol):
