@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -24,21 +25,18 @@ class Node:
         self.rank, self.size = comm.rank, comm.size
         self._windows: list[MPI.Win] = []
         self._sums: dict[tuple[int, int], np.ndarray] = {}
-        self._counter, self.given_up = self._shared_counter()
+        self._counter, both = self._allocate((2,), np.dtype(np.int64))
+        self.given_up = both[1:]
+        self._counter.Sync()
+        comm.Barrier()
 
     def shared(self, shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
         """Return a zeroed array, one per node, shared by all its ranks. Raises MemoryError."""
         if self.size == 1:  # who shares with nobody needs no /dev/shm
             return np.zeros(shape, dtype)
-        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        self._refuse_without_memory(size)
-        window = MPI.Win.Allocate_shared(size if self.rank == 0 else 0, 1, comm=self._comm)
-        window.Lock_all(MPI.MODE_NOCHECK)
+        self._refuse_without_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        window, array = self._allocate(shape, np.dtype(dtype))
         self._windows.append(window)
-        buffer: Any = window.Shared_query(0)[0]
-        array = np.ndarray(shape, dtype, buffer) if size else np.zeros(shape, dtype)
-        if self.rank == 0:
-            array[...] = 0
         self.sync()
         return array
 
@@ -106,17 +104,16 @@ class Node:
             if comm != MPI.COMM_NULL:
                 comm.Free()
 
-    def _shared_counter(self) -> tuple[MPI.Win, np.ndarray]:
-        """Return the node's counter, and whether a rank of the node gave up, int64 [1]."""
-        window = MPI.Win.Allocate_shared(16 if self.rank == 0 else 0, 8, comm=self._comm)
+    def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> tuple[MPI.Win, np.ndarray]:
+        """Make a window in rank 0's memory and the array in it, zeroed at the next barrier."""
+        size = int(np.prod(shape)) * dtype.itemsize
+        window = MPI.Win.Allocate_shared(size if self.rank == 0 else 0, 1, comm=self._comm)
         window.Lock_all(MPI.MODE_NOCHECK)
         buffer: Any = window.Shared_query(0)[0]
-        shared = np.ndarray(2, np.int64, buffer)
+        array = np.ndarray(shape, dtype, buffer) if size else np.zeros(shape, dtype)
         if self.rank == 0:
-            shared[:] = 0
-        window.Sync()
-        self._comm.Barrier()
-        return window, shared[1:]
+            array[...] = 0
+        return window, array
 
     def _refuse_without_memory(self, size: int) -> None:
         # one rank's view: others' may differ
@@ -133,5 +130,4 @@ def free_memory() -> int | None:
     """Return the bytes free in /dev/shm, None where there is none."""
     if not os.path.isdir("/dev/shm"):
         return None
-    free = os.statvfs("/dev/shm")
-    return free.f_bavail * free.f_frsize
+    return shutil.disk_usage("/dev/shm").free
