@@ -60,11 +60,6 @@ def library() -> str:
     return " ".join(MPI.Get_library_version().strip().split("\n")[0].strip("\0 ").split())
 
 
-def binding() -> str:
-    """Name mpi4py's module, which tells its ABI."""
-    return os.path.basename(MPI.__file__).split(".cpython")[0]
-
-
 def check_launcher(environ: dict[str, str], size: int) -> None:
     """Raise WrongUsage if a launcher started several processes that each run alone."""
     name = batch_system.of_several(environ)

@@ -1,7 +1,6 @@
 """The names of a run's files, and which directory holds a run; without HDF5."""
 
 import errno
-import itertools
 import os
 import re
 import stat
@@ -45,12 +44,6 @@ def regular(path: str, flags: int) -> int:
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # open() says of a directory that it is
         raise OSError(errno.EINVAL, "a pipe or a device, not a file", path)
     return os.open(path, flags)
-
-
-def next_aside(path: Path) -> Path:
-    """Name where --fresh moves a run, <name>.old-<N>."""
-    names = (Path(f"{path}.old-{n}") for n in itertools.count(1))
-    return next(name for name in names if not os.path.lexists(name))
 
 
 def moved_from(path: Path) -> Path:

@@ -1,6 +1,7 @@
 """Whether a run goes on in a directory: by what is in it, and by the run's settings and task."""
 
 import errno
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from typing import Any
 
 from esac_mpi.config import WARN, Config, ConfigError, as_option, differences
 from esac_mpi.host.errors import PASSING, Refused, Unsaved, translate_error
-from esac_mpi.host.run_directory import CONFIG, is_run, is_there, next_aside
+from esac_mpi.host.run_directory import CONFIG, is_run, is_there
 from esac_mpi.record.checkpoints import Checkpoint, newest, settings_in
 from esac_mpi.record.files import describe_free
 
@@ -108,13 +109,14 @@ def list_changes(changed: Mapping[str, tuple[Any, Any]]) -> list[str]:
 
 
 def name_aside(path: Path) -> Path | None:
-    """Name where --fresh moves an old run; None without one. Raises Refused."""
+    """Name where --fresh moves an old run, <name>.old-<N>; None without one. Raises Refused."""
     if path == Path.cwd():
         told = "--fresh cannot move the directory it is started in; start it elsewhere"
         raise Refused(f"{path}: {told}")
     if not path.exists() or not any(path.iterdir()):
         return None
-    return next_aside(path)
+    names = (Path(f"{path}.old-{n}") for n in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def task_changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from esac_mpi import envs
-from esac_mpi.comm.launch import binding
+from esac_mpi.comm.mpi import MPI
 from esac_mpi.comm.node import free_memory
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
@@ -88,9 +88,10 @@ def blas() -> str:
 def launch(ranks: list[Rank], world: World) -> list[Line]:
     """Look at MPI, ranks and nodes."""
     version = importlib.metadata.version("mpi4py")
+    module = os.path.basename(MPI.__file__).split(".cpython")[0]  # which tells its ABI
     lines = [
         Line("MPI", world.library.split(", package")[0]),
-        Line("mpi4py", f"{version}, module {binding()}"),
+        Line("mpi4py", f"{version}, module {module}"),
         Line("ranks", f"{world.size} on {world.nodes} node(s)"),
     ]
     for node in range(world.nodes):
