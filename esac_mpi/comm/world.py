@@ -42,9 +42,7 @@ class Background(Protocol):
     def done(self) -> bool:
         """Whether it has ended."""
 
-    @property
-    def waits(self) -> bool:
-        """Whether a device goes on with it alone: this rank has nothing to do for it now."""
+    waits: bool  # whether a device goes on with it alone: this rank has nothing to do for it now
 
     def advance(self) -> None:
         """Do the next slice, some milliseconds long, or less where it waits."""

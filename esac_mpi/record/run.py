@@ -40,8 +40,8 @@ class Run:
     was complete. died: a sentence about the process before, if it ended without a word; else
     empty.
     sound: whether checkpoint.h5 is the newest checkpoint, worth keeping as the previous one.
-    checkpoint_seconds, checkpoint_bytes: what the last checkpoint took and wrote, with its segments
-    and metrics.h5 [s, bytes].
+    token: what run.lock holds while this run has it. checkpoint_seconds, checkpoint_bytes: what the
+    last checkpoint took and wrote, with its segments and metrics.h5 [s, bytes].
     """
 
     def __init__(self, path: Path, config: Config, origin: Origin) -> None:
@@ -57,6 +57,7 @@ class Run:
         self.start = str(origin.get("start", ""))  # where it began, JSON; "" for nowhere else
         self._since = 0  # generation of the newest checkpoint at this start
         self._lock = RunLock(self.path)
+        self.token = self._lock.token
         self._history = History()
         self._shown: set[str] = set()  # segments of the history that metrics.h5 names
         self._final: Arrays = {}
@@ -359,11 +360,6 @@ class Run:
             if status != "running":
                 raise
             logger.warning("%s", error)
-
-    @property
-    def token(self) -> bytes:
-        """What run.lock holds while this run has it."""
-        return self._lock.token
 
     def close(self) -> None:
         """Release the lock."""
