@@ -129,19 +129,16 @@ class Env(Protocol):
 
         Raises UnstablePhysics, also in place of an observation that is not finite.
         """
-        ...
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool]:
         """Take an action, float32 [action]; return observation, reward, terminated, truncated.
 
         A time limit truncates and never terminates. Raises UnstablePhysics as `reset` does.
         """
-        ...
 
     @property
     def unstable(self) -> bool:
         """Whether the simulator warned of a bad state or control since the reset."""
-        ...
 
 
 def half_range(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -8,19 +8,11 @@ from typing import Any
 import numpy as np
 from dm_control import suite
 
-from esac_mpi.envs import (
-    NO_KWARGS,
-    TaskError,
-    check_finite,
-    import_mujoco,
-    nearest,
-    task_horizon,
-    warning_counts,
-)
+from esac_mpi import envs
 from esac_mpi.envs.closed_loop import Stepped
 from esac_mpi.envs.suite_tasks import own_loop
 
-import_mujoco()
+envs.import_mujoco()
 
 TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in suite.ALL_TASKS}
 
@@ -28,9 +20,9 @@ TASKS = {f"dm_control/{domain}-{task}-v0": (domain, task) for domain, task in su
 class DMControlEnv(Stepped):
     """A dm_control environment, its observations flattened in the order of its observation_spec."""
 
-    def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
+    def __init__(self, id: str, horizon: int, kwargs: Mapping[str, Any]) -> None:
         if id not in TASKS:
-            raise TaskError(f"Unknown task '{id}'. {nearest(id, TASKS)}")
+            raise envs.TaskError(f"Unknown task '{id}'. {envs.nearest(id, TASKS)}")
         # A fixed seed, because lqr draws its model, and not only its start state, when it is built.
         domain, task = TASKS[id]
         self._env = suite.load(domain, task, task_kwargs={**deepcopy(dict(kwargs)), "random": 0})
@@ -42,14 +34,15 @@ class DMControlEnv(Stepped):
         self.observation_size = sum(math.prod(spec.shape) for spec in observations.values())
         # a float, and there is no public name; the last step is the first not below it
         limit = self._env._step_limit
-        self.horizon = task_horizon(id, limit if limit == math.inf else math.ceil(limit), horizon)
+        own = limit if limit == math.inf else math.ceil(limit)
+        self.horizon = envs.task_horizon(id, own, horizon)
         self._names = tuple(observations)
         self.closed_loop = own_loop(self._env)
-        self._warnings = warning_counts(self._env.physics.data.ptr)
+        self._warnings = envs.warning_counts(self._env.physics.data.ptr)
         try:
             self.reset(0)
         except RuntimeError as error:  # quadruped-escape wants OpenGL
-            raise TaskError(f"{id} cannot start an episode: {error}") from error
+            raise envs.TaskError(f"{id} cannot start an episode: {error}") from error
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its observation, float32 [observation]."""
@@ -57,7 +50,7 @@ class DMControlEnv(Stepped):
         self._env.task.random.seed(seed)
         self._steps = 0
         try:
-            return check_finite(self, "observation", self._flat(self._env.reset().observation))
+            return envs.check_finite(self, "observation", self._flat(self._env.reset().observation))
         except Exception as error:
             self._raise_known(error)
             raise

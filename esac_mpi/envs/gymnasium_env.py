@@ -25,16 +25,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import TimeLimit
 
-from esac_mpi.envs import (
-    NO_KWARGS,
-    OWN,
-    TaskError,
-    check_finite,
-    import_mujoco,
-    nearest,
-    task_horizon,
-    warning_counts,
-)
+from esac_mpi import envs
 from esac_mpi.envs.closed_loop import Stepped
 from esac_mpi.envs.identity import origin
 from esac_mpi.envs.mujoco_tasks import own_loop
@@ -42,7 +33,7 @@ from esac_mpi.host import process_state
 from esac_mpi.host.errors import describe_error
 from esac_mpi.host.stop import EndsRun
 
-mujoco = import_mujoco()
+mujoco = envs.import_mujoco()
 
 OWN_ID = (
     "One of your own is named module:EnvId, by the module that registers it with Gymnasium "
@@ -56,7 +47,7 @@ SIDE = 32  # an array with two sides of so many numbers may be an image
 class GymnasiumEnv(Stepped):
     """A Gymnasium environment with flat observations and actions."""
 
-    def __init__(self, id: str, horizon: int = 0, kwargs: Mapping[str, Any] = NO_KWARGS) -> None:
+    def __init__(self, id: str, horizon: int, kwargs: Mapping[str, Any]) -> None:
         self.id = id
         self._kwargs = kwargs
         self._process = os.getpid()
@@ -72,17 +63,17 @@ class GymnasiumEnv(Stepped):
         self.observation_size = math.prod(observed.shape)
         for what, size in (("observations", self.observation_size), ("actions", self.action_size)):
             if not size:
-                raise TaskError(
+                raise envs.TaskError(
                     f"{id} has {what} of no number at all; nothing can be learned there."
                 )
         # the spec has the outermost one's alone
         limits = [each._max_episode_steps for each in self.layers if isinstance(each, TimeLimit)]
-        self.horizon = task_horizon(id, min(limits, default=math.inf), horizon, REGISTERED)
+        self.horizon = envs.task_horizon(id, min(limits, default=math.inf), horizon, REGISTERED)
         self._action_shape, self._action_dtype = space.shape, space.dtype
         self.closed_loop = own_loop(self._env)  # whose views show that its data stays
         self._warnings = np.zeros(0, np.int32)
         if self.closed_loop is not None:
-            self._warnings = warning_counts(self._data())
+            self._warnings = envs.warning_counts(self._data())
 
     def reset(self, seed: int) -> np.ndarray:
         """Start the episode that `seed` names; return its observation, float32 [observation]."""
@@ -94,18 +85,20 @@ class GymnasiumEnv(Stepped):
         try:
             if self.closed_loop is not None and self.closed_loop.restart is not None:
                 self.closed_loop.restart(seed)
-                return check_finite(self, "observation", self.closed_loop.look())
+                return envs.check_finite(self, "observation", self.closed_loop.look())
             observation, _ = self._env.reset(seed=seed)
         except (Exception, SystemExit) as error:
             self._raise_known(error)
             raise
         if self.closed_loop is None and (data := self._data()) is not None:
-            self._warnings = warning_counts(data)
+            self._warnings = envs.warning_counts(data)
         try:
             flat = self._flat(observation)
         except (TypeError, ValueError, OverflowError) as error:
-            raise TaskError(f"{self.id}: reset answers no array of its space: {error}") from error
-        return check_finite(self, "observation", flat)
+            raise envs.TaskError(
+                f"{self.id}: reset answers no array of its space: {error}"
+            ) from error
+        return envs.check_finite(self, "observation", flat)
 
     def close(self) -> None:
         """Close the library's environment."""
@@ -143,7 +136,7 @@ class GymnasiumEnv(Stepped):
                 raise TypeError(f"the last three are {reward!r}, {terminated!r}, {truncated!r}")
             return self._flat(observation), float(reward), bool(terminated), bool(truncated)
         except (TypeError, ValueError, OverflowError) as error:
-            raise TaskError(
+            raise envs.TaskError(
                 f"{self.id}: a step must answer an array of numbers, one number, and twice True or "
                 f"False: observation, reward, terminated and truncated; {error}"
             ) from error
@@ -159,7 +152,7 @@ class GymnasiumEnv(Stepped):
 
     def _native(self, action: np.ndarray) -> Any:
         """Convert an action to the library's: an array of its shape and type, or a choice."""
-        check_finite(self, "action", np.asarray(action, np.float32))
+        envs.check_finite(self, "action", np.asarray(action, np.float32))
         if self._choices is not None:
             return self._choices.dtype.type(self._choices.start + np.argmax(action))
         return self.clip(action.astype(self._action_dtype, copy=False).reshape(self._action_shape))
@@ -176,12 +169,12 @@ def _import_module(id: str) -> None:
     module, colon, _ = id.rpartition(":")
     if colon and re.search(r"^$|^\.|/|\.py$", module):
         named = "that of mine.py here is mine, that of arms/mine.py is arms.mine"
-        raise TaskError(f"{id}: '{module}' is no module's name; {named}.")
+        raise envs.TaskError(f"{id}: '{module}' is no module's name; {named}.")
     if module and module not in sys.modules:
         # GLFW's: there is no display, which dm_control looks for
         warnings.filterwarnings("ignore", message=r"\(65550\)")
         import_module(module)
-        import_mujoco()  # again: dm_control has set its own handler
+        envs.import_mujoco()  # again: dm_control has set its own handler
 
 
 def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -191,22 +184,24 @@ def _build(id: str, kwargs: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
             id, disable_env_checker=True, **deepcopy(dict(kwargs))
         )
     except gymnasium.error.UnregisteredEnv as error:
-        raise TaskError(f"Unknown task '{id}'. {_suggest(id)}") from error
+        raise envs.TaskError(f"Unknown task '{id}'. {_suggest(id)}") from error
     except ModuleNotFoundError as error:
         missing = str(error).partition(". ")[0]  # the rest is Gymnasium's advice
         here = f"in the current directory ({Path.cwd()}), on PYTHONPATH or installed"
         if sys.flags.safe_path:
             why = "Python looks in no current directory (PYTHONSAFEPATH, -P or -I)"
             here = f"on PYTHONPATH or installed; {why}"
-        raise TaskError(f"{id} cannot be made: {missing}: not {here}") from error
+        raise envs.TaskError(f"{id} cannot be made: {missing}: not {here}") from error
     except (gymnasium.error.Error, ImportError) as error:
-        raise TaskError(f"{id} cannot be made: {error}") from error
+        raise envs.TaskError(f"{id} cannot be made: {error}") from error
     _refuse_pixels(id, env.observation_space)
     if isinstance(env.observation_space, spaces.Box):
         return env
     space = env.observation_space
     if not getattr(space, "is_np_flattenable", False):
-        raise TaskError(f"{id} has the observations {space}; they cannot be flattened to an array.")
+        raise envs.TaskError(
+            f"{id} has the observations {space}; they cannot be flattened to an array."
+        )
     flat = gymnasium.wrappers.FlattenObservation(env)
     flat.func = partial(_flatten, id, space)
     return flat
@@ -218,7 +213,7 @@ def _flatten(id: str, space: spaces.Space[Any], observation: Any) -> Any:
         _check_parts(space, observation)
         return spaces.flatten(space, observation)
     except Exception as error:
-        raise TaskError(
+        raise envs.TaskError(
             f"{id}: an observation is not of its space, {space}: {describe_error(error)[0]}"
         ) from error
 
@@ -245,13 +240,13 @@ def _suggest(id: str) -> str:
     """Name the task that an unknown id may mean, of those that its module registers, if any."""
     module, colon, name = id.rpartition(":")
     if not module:
-        meant = nearest(id, [*gymnasium.registry, *OWN], OWN_ID)
+        meant = envs.nearest(id, [*gymnasium.registry, *envs.OWN], OWN_ID)
         return meant if meant == OWN_ID or "/" in id else f"{meant} {OWN_ID}"
     package = module.partition(".")[0]
     registered = gymnasium.registry.items()
     there = [known for known, spec in registered if origin(spec).partition(".")[0] == package]
     listed = f"{module} registers {', '.join(there[:MOST])}{', ...' if there[MOST:] else '.'}"
-    return nearest(name, there, listed if there else OWN_ID, module + colon)
+    return envs.nearest(name, there, listed if there else OWN_ID, module + colon)
 
 
 def _refuse_pixels(id: str, space: spaces.Space[Any]) -> None:
@@ -262,7 +257,7 @@ def _refuse_pixels(id: str, space: spaces.Space[Any]) -> None:
     elif isinstance(space, spaces.Box):
         shape, least = space.shape, 2 if space.dtype == np.uint8 else 3
         if len(shape) >= least and sorted(shape)[-2] >= SIDE:
-            raise TaskError(
+            raise envs.TaskError(
                 f"{id} observes images ({space.dtype}, {' x '.join(map(str, shape))}), and there "
                 "is no convolutional network here: wrap it so that it observes numbers, such as "
                 "joint angles or features of the image."
@@ -275,7 +270,7 @@ def _bounds(id: str, space: spaces.Space[Any]) -> tuple[np.ndarray, np.ndarray]:
         return -np.ones(int(space.n), np.float32), np.ones(int(space.n), np.float32)
     if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
         return space.low, space.high
-    raise TaskError(
+    raise envs.TaskError(
         f"{id} has the actions {space}; continuous ones are needed, or n choices (Discrete)."
     )
 

@@ -34,14 +34,9 @@ def own_loop(env: gymnasium.Env[Any, Any]) -> ClosedLoop | None:
     task: Any = env.unwrapped
     start = TASKS.get(f"{type(task).__module__}:{type(task).__name__}")
     bare = type(env) is TimeLimit and type(env.env) is OrderEnforcing and env.env.env is task
-    if (
-        start is None
-        or not bare
-        or not _has_defaults(task)
-        or not gymnasium.__version__.startswith(VERSION)
-    ):
+    if start is None or not bare or not gymnasium.__version__.startswith(VERSION):
         return None
-    return start(task)
+    return start(task) if _has_defaults(task) else None
 
 
 def crawl(env: Any, unseen: int, normal: bool = False) -> ClosedLoop:
