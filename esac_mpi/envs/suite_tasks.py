@@ -115,20 +115,15 @@ def finger_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     return _loop(env, [*observed, goal, away], [away], lambda after, _: _inside(after[0]), calls)
 
 
-def fish_upright_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
-    """Play fish-upright: observe joints, uprightness and velocities; pay for being upright."""
+def fish_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
+    """Play fish: pay for being upright, and where it swims for the mouth at the target."""
     upright = data.body("torso").xmat[8:]  # zz
-
-    def pay(after: Any, actions: np.ndarray) -> Any:
-        return _gaussian(abs(1 - after[0]), 1)
-
     joints = [data.joint(name).qpos for name in suite.fish._JOINTS]
-    return _loop(env, [*joints, upright, data.qvel], [upright], pay)
+    if isinstance(env.task, suite.fish.Upright):
+        observed = [*joints, upright, data.qvel]
+        return _loop(env, observed, [upright], lambda after, _: _gaussian(abs(1 - after[0]), 1))
 
-
-def fish_swim_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
-    """Play fish-swim: pay for the mouth at the target, and for being upright."""
-    mouth, upright = data.geom("mouth"), data.body("torso").xmat[8:]
+    mouth = data.geom("mouth")
     radii = model.geom("mouth").size[0] + model.geom("target").size[0]
     calls, local, squared = _difference(data.geom("target").xpos, mouth.xpos, mouth.xmat)
 
@@ -136,7 +131,6 @@ def fish_swim_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
         there = _gaussian(np.sqrt(after[0]) - radii, 2 * radii)
         return (7 * there + 0.5 * (after[1] + 1)) / 8
 
-    joints = [data.joint(name).qpos for name in suite.fish._JOINTS]
     return _loop(env, [*joints, upright, local, data.qvel], [squared, upright], pay, calls)
 
 
@@ -293,8 +287,8 @@ DOMAINS: dict[tuple[type, type], Callable[[Any, Any, Any], ClosedLoop]] = {
     (suite.cheetah.Cheetah, suite.cheetah.Physics): cheetah_loop,
     (suite.finger.Spin, suite.finger.Physics): finger_loop,
     (suite.finger.Turn, suite.finger.Physics): finger_loop,
-    (suite.fish.Swim, suite.fish.Physics): fish_swim_loop,
-    (suite.fish.Upright, suite.fish.Physics): fish_upright_loop,
+    (suite.fish.Swim, suite.fish.Physics): fish_loop,
+    (suite.fish.Upright, suite.fish.Physics): fish_loop,
     (suite.hopper.Hopper, suite.hopper.Physics): hopper_loop,
     (suite.humanoid.Humanoid, suite.humanoid.Physics): humanoid_loop,
     (suite.manipulator.Bring, suite.manipulator.Physics): manipulator_loop,
