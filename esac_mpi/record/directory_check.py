@@ -4,8 +4,8 @@ import errno
 import itertools
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,25 +45,28 @@ def check(path: Path) -> None:
         raise Refused(f"{path}: no permission to write in {place}; choose another --run-dir")
 
 
-def problem(path: Path, error: OSError, remedy: str = "choose another --run-dir") -> Exception:
-    """Translate a file system's error at a start: another directory, a full disk, or try again."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Unsaved(f"{path}: {error.strerror}; free {describe_free(path)}")
-    if error.errno in PASSING:
-        return translate_error(path, error)
-    return Refused(f"{error.filename or path}: {error.strerror}; {remedy}")
+@contextmanager
+def translate_errors(path: Path, remedy: str = "choose another --run-dir") -> Iterator[None]:
+    """Translate a file system's errors at a start: another directory, a full disk, or try again."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            free = describe_free(path)
+            raise Unsaved(f"{path}: {error.strerror}; free {free}") from error
+        if error.errno in PASSING:
+            raise translate_error(path, error) from error
+        raise Refused(f"{error.filename or path}: {error.strerror}; {remedy}") from error
 
 
 def settings_of(path: Path) -> Config | None:
     """Read the settings of a directory's run, None without one. Raises Refused, Unreadable."""
-    try:
+    with translate_errors(path):
         if not is_run(path):
             return None
         with suppress(ConfigError):
             return settings_in(path)
         restored = newest(path)  # which takes longer
-    except OSError as error:
-        raise problem(path, error) from error
     return restored.config if restored else None
 
 

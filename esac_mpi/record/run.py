@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,8 @@ class Run:
         fresh moves an old run aside to <name>.old-<N>. Raises Unsaved if the disk is full.
         """
         run = cls(path, config, origin)
-        try:
+        with directory_check.translate_errors(run.path), ExitStack() as undo:
+            undo.callback(run.close)
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 run._lock.take(create=False)
@@ -87,12 +89,7 @@ class Run:
                 run._lock.let_go()
             run._find()
             run._take()
-        except OSError as error:
-            run.close()
-            raise directory_check.problem(run.path, error) from error
-        except BaseException:
-            run.close()
-            raise
+            undo.pop_all()
         return run
 
     @classmethod
@@ -102,7 +99,7 @@ class Run:
         A run that holds it is waited for as begin() does. Raises what begin() would.
         """
         run = cls(path, config, origin)
-        try:
+        with directory_check.translate_errors(run.path):
             directory_check.check(run.path)
             if (run.path / LOCK).exists():
                 lock.ask(run.path)
@@ -110,8 +107,6 @@ class Run:
             if not run.aside:
                 run._find()
                 run._look_back(read_status(run.path))
-        except OSError as error:
-            raise directory_check.problem(run.path, error) from error
         return run
 
     @classmethod

@@ -33,7 +33,7 @@ from esac_mpi.config.bounds import Bound, Fraction, NonNegativeInt, PositiveInt
 from esac_mpi.envs import TaskError
 from esac_mpi.envs.identity import identity
 from esac_mpi.host.paths import read_path
-from esac_mpi.record.directory_check import problem
+from esac_mpi.record.directory_check import translate_errors
 from esac_mpi.record.files import replace
 from esac_mpi.studies.experiments.design import read_as, refuse_automatic
 from esac_mpi.studies.search.space import OWN, Choices, Space, parse_space
@@ -214,12 +214,10 @@ def begin(study: Study, source: str) -> None:
     More trials are no other study. source: of the task; "": not known.
     """
     file, remedy = study.path / STUDY, f'name another directory = "..." in {study.source}'
-    try:
+    with translate_errors(study.path, remedy):
         refuse_another(study, source)
         study.path.mkdir(parents=True, exist_ok=True)
         others = [path for path in study.path.iterdir() if not path.name.startswith(STUDY)]
-    except OSError as error:
-        raise problem(study.path, error, remedy) from error
     if others and not file.exists():
         raise Unusable(f"{study.path}: not empty, and not a study: {remedy}")
     known = {"study": study.table, "file": to_plain(study.file), "version": VERSION, "task": source}

@@ -24,7 +24,7 @@ from esac_mpi.host.stop import Stop
 from esac_mpi.play import rollout
 from esac_mpi.play.counters import Counters
 from esac_mpi.record import Refused, Run, Unreadable
-from esac_mpi.record.directory_check import problem
+from esac_mpi.record.directory_check import translate_errors
 from esac_mpi.record.lock import RunLock
 from esac_mpi.record.status import read_status, write_status
 from esac_mpi.studies.search.journal import PARTS, Journal
@@ -100,10 +100,8 @@ class Task:
 
     def _say_status(self, status: str, **more: Any) -> None:
         if self._place is not None:
-            try:
+            with translate_errors(self._place):
                 self._place.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise problem(self._place, error) from error
             write_status(self._place, {"status": status, "study": str(self._study.path), **more})
 
     def _take(self) -> tuple[int, RunLock] | None:
