@@ -72,6 +72,12 @@ class Job:
         return self.state.generation % self.config.evaluation.every == 0
 
 
+def run_directory(config: Config) -> Path:
+    """Name the run directory: the one named, or a name made of task, algorithm and seed."""
+    task = config.task.id.replace("/", "-").replace(":", "-")
+    return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
+
+
 def at_end(job: Job) -> bool:
     """Tell whether the budget is spent, and no generation is left that was begun and given up."""
     return progress(job) >= 1 and job.state.is_between

@@ -27,7 +27,8 @@ from esac_mpi.config import Config, ConfigError
 from esac_mpi.host import batch_system, log, process_start, process_state, threads
 from esac_mpi.host.errors import FAILED, WRONG_USAGE
 from esac_mpi.host.invocation import deleted_directory, look_away, look_here, without_arguments
-from esac_mpi.training import check, loop, set_up
+from esac_mpi.training import check, loop
+from esac_mpi.training.active_run import run_directory
 from esac_mpi.training.ended import Ended, as_end, last_words, reason, run_together
 
 GUEST = threading.Lock()  # held while a training is a guest in this process
@@ -78,10 +79,7 @@ def program(asked: Asked) -> int:
 
 
 def guest(asked: Asked, quiet: bool = False) -> Outcome:
-    """Train in a process that goes on after it; all ranks call this. Raises Ended, on all ranks.
-
-    quiet: nothing is printed but warnings.
-    """
+    """Train in a process that goes on after it. All ranks call this, and all raise Ended."""
     if not GUEST.acquire(blocking=False):
         why = "one at a time, as signals and random numbers are the process's"
         told = f"another training goes on in this process: {why}"
@@ -135,7 +133,7 @@ def carry_out(world: World, asked: Asked) -> Outcome:
         return Outcome(check.check(config, world, left, fresh))
     place = None
     if world.leads:
-        place = set_up.run_directory(config).absolute()  # a callback may change the directory
+        place = run_directory(config).absolute()  # a callback may change the directory
         BEGUN.add(place)
     return Outcome(loop.train(config, fresh, world, asked.command, left, asked.listener), place)
 
@@ -165,7 +163,7 @@ def resolve_asked(resolve: Callable[[], Answer]) -> Answer | int:
 
 def later_round(config: Config) -> str:
     """Say by what a batch job shows that it has been at this run before, or ""."""
-    place = set_up.run_directory(config)
+    place = run_directory(config)
     status = record.read_status(place)
     owner = status.get("host"), status.get("pid")
     if place.absolute() in BEGUN and owner == (socket.gethostname(), os.getpid()):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from esac_mpi import envs, learners
@@ -18,13 +17,13 @@ from esac_mpi.operators.noise import pieces
 from esac_mpi.operators.policy import Layout
 from esac_mpi.play import epsilon, rollout, state
 from esac_mpi.play.counters import Best
-from esac_mpi.play.params import Params, make_layout, make_policy
+from esac_mpi.play.params import Params, make_env, make_layout, make_policy
 from esac_mpi.record import Away, Refused, Run, source
 from esac_mpi.training import active_run, memory, provenance, warm_start
-from esac_mpi.training.active_run import Job
+from esac_mpi.training.active_run import Job, run_directory
 from esac_mpi.training.ended import Ended, run_together
 from esac_mpi.training.forecast import automatic
-from esac_mpi.training.task_set_up import describe_task, make_task, own_env, resolve_by_task
+from esac_mpi.training.task_set_up import describe_task, make_task, resolve_by_task
 
 
 def set_up(
@@ -45,14 +44,16 @@ def set_up(
     config, names = world.from_root(resolve_by_task(config, env))
     # before a learner is made to measure it
     at_root(lambda: memory.refuse_networks(config, env, ram.total()))
-    found = do(lambda: automatic.resolve(config, env, world, run_directory(config), fresh))
+    found = do(lambda: automatic.resolve(config, env, world, fresh))
     values, said = world.from_root(found)
     config = amend(config, values)
     layout = make_layout(config, env)
     declares = ALGORITHMS[config.algorithm].DECLARES
     noise = do(lambda: make_epsilon(config, layout, world))
     at_root(lambda: refuse_too_large(config, env))
-    apart = do(lambda: own_env(config, world.rank))
+    # on ranks with work beside others' episodes
+    plays_apart = declares.learning and declares.learning.own_env(config, world.rank)
+    apart = do(lambda: make_env(config) if plays_apart else None)
     made.append(apart)
     operators = do(lambda: make_operators(config, layout))
     params = Params(config, layout, env.horizon, noise, operators, apart)
@@ -111,10 +112,7 @@ def restore_everywhere(job: Job, origin: dict[str, Any]) -> None:
 
 
 def end_of(config: Config, run: Run, done: float) -> tuple[int, str] | None:
-    """Return code and message of a run that ends where it stands; None if it goes on.
-
-    done: how much of its budget is spent.
-    """
+    """Return (code, message) if a run ends where it stands; done: the share of its budget."""
     where, limit = run_directory(config), config.stop.starts
     if done >= 1 and run.complete:
         remedy = "raise its budget to go on, or --fresh to start over"
@@ -174,10 +172,7 @@ def refuse_too_large(config: Config, env: envs.Env) -> None:
 
 
 def make_learner(params: Params, env: envs.Env, initial: Any, world: World) -> Any:
-    """Make the gradient learner of an initial state, on the ranks that have one.
-
-    Raises WrongUsage for one without room.
-    """
+    """Make the learner of an initial state, on ranks that have one. Raises WrongUsage: no room."""
     config, layout = params.config, params.layout
     learning = ALGORITHMS[config.algorithm].DECLARES.learning
     if world.rank or learning is None:
@@ -219,19 +214,12 @@ def source_of(job: Job, fresh: bool, origin: dict[str, Any]) -> warm_start.Sourc
     config = job.config
     if not config.start_from:
         return None
-    path = run_directory(config)
-    within = warm_start.is_within(config.start_from, path)  # there, whatever the run is
-    if not within and Run.foresee(path, config, origin, fresh).restored is not None:
+    within = warm_start.is_within(config)  # there, whatever the run is
+    if not within and Run.foresee(run_directory(config), config, origin, fresh).restored:
         return None
-    found = warm_start.find(config.start_from, config, job.env, job.params.layout.d, path)
+    found = warm_start.find(config, job.env)
     warm_start.begin_policies(found, job.state)
     return found
-
-
-def run_directory(config: Config) -> Path:
-    """Name the run directory: the one named, or a name made of task, algorithm and seed."""
-    task = config.task.id.replace("/", "-").replace(":", "-")
-    return Path(config.run_dir or f"runs/{task}-{config.algorithm}-seed{config.seed}")
 
 
 def restore(job: Job, origin: dict[str, Any]) -> None:

@@ -88,12 +88,6 @@ def describe_task(config: Config, names: str, env: envs.Env) -> Iterator[str]:
         yield f"a large task for networks of {hidden[0]} units: {inputs} observations; {remedy}"
 
 
-def own_env(config: Config, rank: int) -> envs.Env | None:
-    """Make an environment for what goes on beside others' episodes, on the ranks where that is."""
-    learning = ALGORITHMS[config.algorithm].DECLARES.learning
-    return make_env(config) if learning and learning.own_env(config, rank) else None
-
-
 def let_go(*made: envs.Env | None) -> None:
     """Close tasks, which may hold a simulator; an error comes too late to end a run."""
     for env in made:

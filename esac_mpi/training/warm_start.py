@@ -27,12 +27,13 @@ from esac_mpi.host.errors import translate_error
 from esac_mpi.host.run_directory import POLICY, is_run
 from esac_mpi.play.counters import Counters, least_variance
 from esac_mpi.play.marks import ANEW, OBSERVATIONS, Part, mark_of, marked
+from esac_mpi.play.params import make_layout
 from esac_mpi.play.state import checkpoint_fields, put_back
 from esac_mpi.record import Away, Checkpoint, Refused, compare_start, replays
 from esac_mpi.record.checkpoints import newest
 from esac_mpi.record.directory_check import task_changes
 from esac_mpi.record.policies import Policy
-from esac_mpi.training.active_run import Job
+from esac_mpi.training.active_run import Job, run_directory
 
 NEVER = ("generation", "counters", "best")
 SEEN = {False: "plain", True: "standardised", "shrink": "shrunk"}
@@ -78,12 +79,9 @@ class Source:
         return format_task(self.about["task"], self.about["task_kwargs"])
 
 
-def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) -> Source:
-    """Read what a run is to begin from, a run or a policy. Raises Refused, Unreadable.
-
-    d: parameters of the run's policies.
-    """
-    path = Path(said)
+def find(config: Config, env: envs.Env) -> Source:
+    """Read what a run is to begin from, a run or a policy. Raises Refused, Unreadable."""
+    said, path = config.start_from, Path(config.start_from)
     try:
         if path.is_dir() and is_run(path):
             source = read_run(said, path)
@@ -94,16 +92,16 @@ def find(said: str, config: Config, env: envs.Env, d: int, run_directory: Path) 
     except OSError as error:  # somebody else's folder, or no name of a file
         problem = translate_error(f"--from {said}", error)
         raise problem if isinstance(problem, Away) else Refused(str(problem)) from error
-    if found := [*obstacles(source, config, env, d, run_directory)]:
+    if found := [*obstacles(source, config, env)]:
         raise Refused(f"--from {said}: {'; '.join(found)}")
     return source
 
 
-def is_within(said: str, run_directory: Path) -> bool:
-    """Tell whether a source is a run's own directory, or in it."""
-    path = Path(said)
+def is_within(config: Config) -> bool:
+    """Tell whether a run's source is its own directory, or in it."""
+    path = Path(config.start_from)
     folder = path if os.path.isdir(path) else path.parent
-    return os.path.realpath(run_directory) == os.path.realpath(folder)
+    return os.path.realpath(run_directory(config)) == os.path.realpath(folder)
 
 
 def read_run(said: str, path: Path) -> Source:
@@ -201,12 +199,10 @@ def network(policy: PolicyNetwork) -> dict[str, Any]:
     return {f"policy.{name}": getattr(policy, name) for name in names}
 
 
-def obstacles(
-    source: Source, config: Config, env: envs.Env, d: int, run_directory: Path
-) -> Iterator[str]:
+def obstacles(source: Source, config: Config, env: envs.Env) -> Iterator[str]:
     """Yield everything that would make a run of nonsense of it, with its remedy."""
-    declares = ALGORITHMS[config.algorithm].DECLARES
-    if is_within(source.said, run_directory):
+    declares, d = ALGORITHMS[config.algorithm].DECLARES, make_layout(config, env).d
+    if is_within(config):
         yield "that is in the directory of this run itself; choose another --run-dir"
     if config.seed in source.about["seeds"]:
         spent = f"it was made with seed {config.seed}, whose noise and episodes would come again"

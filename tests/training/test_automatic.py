@@ -241,17 +241,17 @@ def test_a_gpu_is_taken_where_it_is_faster_and_the_run_keeps_it(
         first.measured, "prepare", lambda params, env: (None, params.config.learner.device)
     )
     monkeypatch.setattr(first.measured, "measure", lambda made, limit: (0.0, seconds[made[1]]))
-    named = "--esac.workers 1 --esac.update_cost 3 --esac.population_size 28"
+    named = f"--esac.workers 1 --esac.update_cost 3 --esac.population_size 28 --run-dir {tmp_path}"
     chosen = load(words(f"{named} --learner.kernels torch --policy.hidden 8 8"))[0]
-    values, (told,) = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    values, (told,) = first.resolve(chosen, Line(), RANK_0, fresh=False)
     assert values == {"learner.device": device}
     assert f"learner on {device}, the faster one" in told
     run = config.amend(chosen, {"learner.device": device})
     monkeypatch.setattr(first, "settings_of", lambda path: run)
-    again = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)
+    again = first.resolve(chosen, Line(), RANK_0, fresh=False)
     assert again == ({"learner.device": device}, [])
     monkeypatch.setattr(first, "sees_a_gpu", lambda config: False)
-    gone = first.resolve(chosen, Line(), RANK_0, tmp_path, fresh=False)[0]
+    gone = first.resolve(chosen, Line(), RANK_0, fresh=False)[0]
     assert gone.get("learner.device", "auto") == ("cpu" if device == "cpu" else "auto")
 
 

@@ -21,7 +21,6 @@ from esac_mpi.envs import make
 from esac_mpi.host import log
 from esac_mpi.operators import evolution
 from esac_mpi.operators.policy import Normaliser
-from esac_mpi.play.params import make_layout
 from esac_mpi.record import Run, read
 from esac_mpi.training.warm_start import find
 
@@ -465,5 +464,5 @@ def test_sentences_about_another_task_have_its_keyword_arguments(tmp_path):
     assert start["not_taken"] == ['the replay (task.kwargs was {"slope": 0.5})']
     assert (start["task"], start["task_kwargs"]) == ("own_envs:Steep-v0", {"slope": 0.5})
     env, config = make("own_envs:Steep-v0"), load([str(word) for word in more])[0]
-    found = find(str(source), config, env, make_layout(config, env).d, tmp_path)
+    found = find(config, env)
     assert found.words.endswith(f"generation 1, {of_slope})")

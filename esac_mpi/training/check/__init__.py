@@ -13,7 +13,7 @@ from esac_mpi import envs
 from esac_mpi.comm.world import World
 from esac_mpi.config import Config
 from esac_mpi.host import batch_system, log
-from esac_mpi.training import set_up
+from esac_mpi.training.active_run import run_directory
 from esac_mpi.training.check import cost, directory, learner, memory, ranks, report, run
 from esac_mpi.training.task_set_up import describe_task, resolve_by_task
 
@@ -28,7 +28,7 @@ def check(config: Config, world: World, seconds_left: float = math.inf, fresh: b
     env, mine = ranks.look(config, world)
     found: list[ranks.Rank] = world.gather(mine)
     exchanged = ranks.exchange(world)
-    place = directory.look(set_up.run_directory(config), world)
+    place = directory.look(run_directory(config), world)
     lines = list[report.Line]()
     if world.rank == 0:
         lines = [*ranks.launch(found, world), *ranks.libraries(found), exchanged]

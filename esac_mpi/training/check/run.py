@@ -11,6 +11,7 @@ from esac_mpi.play.counters import Counters
 from esac_mpi.play.params import make_layout, make_params
 from esac_mpi.record import Run, source
 from esac_mpi.training import memory, provenance, set_up, warm_start
+from esac_mpi.training.active_run import run_directory
 from esac_mpi.training.check.memory import make_counted
 from esac_mpi.training.check.ranks import Rank
 from esac_mpi.training.check.report import Line, format_ranges
@@ -24,7 +25,7 @@ def settle(config: Config, env: envs.Env, world: World, fresh: bool) -> tuple[Co
     lines: list[Line] = []
     if world.rank == 0:
         try:
-            values, said = resolve(config, env, world, set_up.run_directory(config), fresh)
+            values, said = resolve(config, env, world, fresh)
             lines = [Line("settings", sentence) for sentence in said]
         except REFUSALS as error:
             values = None
@@ -78,12 +79,12 @@ def foresee(
 
     settled: names of the settings that are left to the task. Nothing is made, moved or locked.
     """
-    path = set_up.run_directory(config)
+    path = run_directory(config)
     first, each = ranks[0], [(rank.host, rank.cpu, rank.found.digests) for rank in ranks]
     now = provenance.gather_compared(env, first.made, first.found, each, config.algorithm)
     sizes = make_layout(config, env).sizes
     now |= {"settled": settled, "sizes": " ".join(map(str, sizes))}
-    if config.start_from and warm_start.is_within(config.start_from, path):
+    if config.start_from and warm_start.is_within(config):
         return describe_source(config, env, now, world), config.budget
     try:
         run = Run.foresee(path, config, now, fresh)
@@ -116,10 +117,9 @@ def describe_source(config: Config, env: envs.Env, now: dict[str, str], world: W
     """Describe the source of a new run; nothing without one."""
     if not config.start_from:
         return []
-    d, path = make_layout(config, env).d, set_up.run_directory(config)
     words = ""
     try:
-        source = warm_start.find(config.start_from, config, env, d, path)
+        source = warm_start.find(config, env)
         words = f"from {source.words}"
         params, state, _ = make_counted(config, env, world.size)
         learners.clear()  # the line about the GPU had one: a device may have room for one

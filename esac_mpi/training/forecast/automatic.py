@@ -18,6 +18,7 @@ from esac_mpi.envs import Env, TaskError, probe, refuse_errors
 from esac_mpi.host import process_state
 from esac_mpi.play.params import Params, make_params
 from esac_mpi.record import settings_of
+from esac_mpi.training.active_run import run_directory
 from esac_mpi.training.forecast import measured
 
 ROUNDS = 5  # of playing and of updating, taking turns; the fastest counts, as other work only adds
@@ -28,18 +29,17 @@ PLACES = ("learner.device", "learner.kernels")
 
 
 def resolve(
-    config: Config, env: Env, world: World, path: Path, fresh: bool
+    config: Config, env: Env, world: World, fresh: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Resolve what is "auto", {dotted name: value}, on rank 0, and say so; as a run has it.
 
-    path: the run's directory. Raises ConfigError, Refused, Unreadable, and what a learner is
-    refused with.
+    Raises ConfigError, Refused, Unreadable, and what a learner is refused with.
     """
     names, learning = automatic(config), ALGORITHMS[config.algorithm].DECLARES.learning
     places = [name for name in PLACES if learning and value_of(config, name) == AUTO]
     if world.rank or not (names or places):
         return {}, []
-    other = config.own.follows or (None if fresh else path)
+    other = config.own.follows or (None if fresh else run_directory(config))
     run = settings_of(Path(other)) if other else None
     settled = resolve_on_ranks(config, world.size, run)
     whole = amend(config, settled)
