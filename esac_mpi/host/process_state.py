@@ -97,23 +97,22 @@ def set_search_path(was: list[str]) -> None:
     sys.path[:] = [*was, *(path for path in sys.path if path not in was)]
 
 
-def loggers() -> tuple[int, list[tuple[logging.Logger, bool, bool, int]]]:
+def loggers() -> tuple[int, dict[logging.Logger, tuple[bool, bool, int]]]:
     """Read which messages of all are dropped, and of our own loggers what decides on theirs."""
     ours = [
         each
         for name, each in logging.root.manager.loggerDict.copy().items()  # threads add to it
         if name.startswith("esac_mpi") and isinstance(each, logging.Logger)
     ]
-    found = [(each, each.disabled, each.propagate, each.level) for each in ours]
+    found = {each: (each.disabled, each.propagate, each.level) for each in ours}
     return logging.root.manager.disable, found
 
 
-def set_loggers(was: tuple[int, list[tuple[logging.Logger, bool, bool, int]]]) -> None:
+def set_loggers(was: tuple[int, dict[logging.Logger, tuple[bool, bool, int]]]) -> None:
     """Restore the logging configuration."""
     logging.disable(was[0])
-    before = {each: (disabled, propagate, level) for each, disabled, propagate, level in was[1]}
-    for each, *_ in loggers()[1]:  # one that was only a name before is as Python makes it
-        each.disabled, each.propagate, level = before.get(each, (False, True, logging.NOTSET))
+    for each in loggers()[1]:  # one that was only a name before is as Python makes it
+        each.disabled, each.propagate, level = was[1].get(each, (False, True, logging.NOTSET))
         each.setLevel(level)
 
 
