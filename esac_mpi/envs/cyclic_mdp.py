@@ -35,8 +35,7 @@ class CyclicMDP:
         self.unstable, self.not_finite = False, ""
         self._rewards = (1.0, 1.0, RULES[id][0])  # of clockwise, by state
         self._observations = np.eye(3, dtype=np.float32)
-        self._state = 0
-        self._steps = 0
+        self.reset(0)
 
     def reset(self, seed: int) -> np.ndarray:
         """Start in S0, whatever the seed; return the observation, float32 [3]."""
