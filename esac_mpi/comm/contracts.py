@@ -95,7 +95,7 @@ class EpisodeLearner(Learner, Protocol):
         """Return a copy of the critic, float32 [critic_size]."""
 
 
-class CriticLearner(Learner, Protocol):
+class CriticLearner(EpisodeLearner, Protocol):
     """A learner of a critic that individuals of a distribution climb."""
 
     taught: list[np.ndarray]  # the critic, float32 [d], after each actor of the last phase
@@ -107,9 +107,6 @@ class CriticLearner(Learner, Protocol):
 
         added: the replay as it was with so many transitions added.
         """
-
-    def critic_vector(self) -> np.ndarray:
-        """Return a copy of the critic, float32 [critic_size]."""
 
     def advance(self, transitions: int, steps: int) -> None:
         """Take in transitions that ranks have put into the replay, and count their steps."""

@@ -1,6 +1,5 @@
 """The report of --check: a line a subject, each ending in ok or in what to do."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from esac_mpi.host.errors import WRONG_USAGE
@@ -17,9 +16,8 @@ class Line:
     code: int = WRONG_USAGE  # what such a run ends with, where fatal
 
 
-def block(lines: Iterable[Line]) -> list[str]:
+def block(lines: list[Line]) -> list[str]:
     """Align the lines of the report."""
-    lines = list(lines)
     left = max(len(line.subject) for line in lines)
     right = min(max(len(line.found) for line in lines), 100)
     return [f"  {line.subject:<{left}}  {line.found:<{right}}  {mark(line)}" for line in lines]
@@ -33,7 +31,7 @@ def mark(line: Line) -> str:
     return f"{'WRONG' if line.fatal else 'NOTE'}: {remedy}"
 
 
-def verdict(lines: Iterable[Line]) -> str:
+def verdict(lines: list[Line]) -> str:
     """Sum up the report in its last line."""
     remarks = [line for line in lines if line.remedy]
     wrong = [line.subject for line in remarks if line.fatal]
