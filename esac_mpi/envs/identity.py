@@ -23,7 +23,7 @@ from esac_mpi.envs import Env, import_mujoco, is_of
 RECORDED = {"esac_mpi", "numpy", "torch", "gymnasium", "mujoco", "dm_control", "dm_env"}
 PATHS = ("paths", "_pathadr")  # parts of a model's names: where its files were, how it looks
 PICTURES = ("tex_", "skin_")
-PHYSICS = ("dm_control.mujoco.engine", "Physics")
+PHYSICS = ("dm_control.mujoco.engine", "Physics")  # holds the model of a task of the suite
 LISTED = 50  # modules named one by one
 SCRIPT = "__main__"  # the module that Python was started with
 SCRIPT_ENTRY = "script"  # what a run records of it under; earlier versions: SCRIPT
@@ -40,25 +40,15 @@ def identity(env: Env) -> dict[str, str]:
 
 
 def model(layers: Iterable[Any]) -> str:
-    """Digest the MuJoCo models that a task holds, as they are now; "" for none."""
-    models = list(_models(layers))
+    """Digest the MuJoCo models that a task holds, as they are now, each once; "" for none."""
+    values = [value for layer in layers for value in getattr(layer, "__dict__", {}).values()]
+    held = [value.model.ptr if is_of(value, *PHYSICS) else value for value in values]
+    models = {id(each): each for each in held if isinstance(each, import_mujoco().MjModel)}
     digest = sha256()
-    for each in models:
+    for each in models.values():
         for name, content in _contents(each):
             digest.update(name.encode() + content)
     return digest.hexdigest()[:16] if models else ""
-
-
-def _models(layers: Iterable[Any]) -> Iterator[Any]:
-    """Yield the MuJoCo models that a task's layers hold, each once; dm_control's in a Physics."""
-    known: list[Any] = []
-    for layer in layers:
-        for value in getattr(layer, "__dict__", {}).values():
-            found = value.model.ptr if is_of(value, *PHYSICS) else value
-            is_model = isinstance(found, import_mujoco().MjModel)
-            if is_model and not any(found is one for one in known):
-                known.append(found)
-                yield found
 
 
 def _contents(model: Any) -> Iterator[tuple[str, bytes]]:
