@@ -9,7 +9,7 @@ import pytest
 from conftest import CYCLIC, EAGER, SMALL, run
 from whole_runs import (
     assert_same_run,
-    ended,
+    counted,
     rows_published,
     run_once,
     science,
@@ -73,35 +73,17 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
         np.testing.assert_array_equal(rows[:made], before[name], err_msg=name)
 
 
-def test_a_signal_stops_with_75_and_the_run_can_go_on(straight, tmp_path, start, alone):
-    path = tmp_path / "run"
-    endless = [*CYCLIC, "--budget.generations", 100_000, "--run-dir", path]
-    process = start(2, *endless, program=EAGER)
-    wait_for(lambda: rows_published(path) >= 5)
-    process.send_signal(signal.SIGTERM)
-    ended(process, 75)
-    stopped = status(path)["generation"]
-    assert status(path)["status"] == "requeue"
-    assert science(path)["metrics/generation"][-1] == stopped
-    alone(*CYCLIC, "--budget.generations", max(20, stopped + 1), "--run-dir", path)
-    for name, values in science(straight).items():
-        np.testing.assert_array_equal(science(path)[name][:20], values, err_msg=name)
-
-
 def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, together):
-    (tmp_path / "counts").mkdir()
-    monkeypatch.setenv("COUNT_DIR", str(tmp_path / "counts"))
     own = "--task.id own_envs:Counting-v0 --budget.generations 10"
     more = "--esac.transfer tested --esac.transfer_episodes 2 --esac.fitness_episodes 2"
-    path = tmp_path / "run"
-    together(2, *own.split(), *SMALL, *more.split(), "--run-dir", path)
-    files = list((tmp_path / "counts").iterdir())
-    assert len(files) == 2
-    counted = sum(f.stat().st_size for f in files)
+    counts, path = tmp_path / "counts", tmp_path / "run"
+    line = [*own.split(), *SMALL, *more.split(), "--run-dir", path]
+    made = counted(counts, monkeypatch, together, 2, *line)
+    assert len(list(counts.iterdir())) == 2  # both ranks played
     said, history = summary(path), Run.open(path).columns
     # of the last generation, off schedule; the summary counts it too
     assert history["final/env_steps_evaluation"] > 0
-    assert sum(said["env_steps"].values()) == counted - Run.open(path).provenance["probe_steps"]
+    assert sum(said["env_steps"].values()) == made
     lengths = history["metrics/length"]
     trials = np.diff(history["metrics/env_steps_population"], prepend=0) - lengths.sum(axis=1)
     tried = np.isfinite(history["metrics/trial_sac"]).all(axis=1)

@@ -3,7 +3,7 @@
 import os
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, cycle
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -302,18 +302,3 @@ def test_a_state_that_no_file_holds_is_refused_at_the_start(tmp_path, monkeypatc
 def test_policies_that_are_not_the_declared_ones_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(es, "DECLARES", replace(es.DECLARES, policies={"other": "another"}))
     assert "DECLARES.policies" in refused(*TINY_ES, "--run-dir", tmp_path / "run")
-
-
-def test_a_checkpoint_of_another_state_is_refused_in_a_sentence(begun, monkeypatch, capfd):
-    made = es.init
-
-    @dataclass(kw_only=True)
-    class More(es.State):
-        momentum: np.ndarray
-
-    monkeypatch.setattr(es, "init", lambda *to: More(**vars(made(*to)), momentum=np.zeros(3)))
-    assert started(begun / "config.toml", "--budget.generations", 3) == 2
-    (said,) = capfd.readouterr().err.splitlines()
-    assert "another version of es, whose State differs: 'momentum'" in said
-    monkeypatch.undo()
-    assert started(begun / "config.toml", "--budget.generations", 3) == 0
