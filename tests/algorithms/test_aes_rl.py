@@ -31,13 +31,6 @@ LINE = [*SMALL, *TASK, *words("--aes_rl.replay_capacity 500 --budget.generations
 straight = run_once(*LINE)
 
 
-def test_ranks_nodes_and_restarts_leave_the_bits_as_they_are(straight, tmp_path, together):
-    """Delayed at random by machine and task, on one rank, two and three, which share four tasks."""
-    together(2, *LINE, "--run-dir", tmp_path / "parts", "--budget.generations", 3)
-    together(3, *LINE, "--run-dir", tmp_path / "parts", nodes=2)
-    assert_same_run(straight, tmp_path / "parts")
-
-
 KILLS = [
     ("esac_mpi.record.lock:RunLock.store", 3),
     ("esac_mpi.algorithms.aes_driver:Driver._take_critic", 2),
@@ -46,10 +39,13 @@ KILLS = [
 ]
 
 
-def test_killed_at_any_moment_it_goes_on_as_it_would_have(straight, tmp_path, alone):
-    killed_at(KILLS, *LINE, "--run-dir", tmp_path / "killed")
-    alone(*LINE, "--run-dir", tmp_path / "killed")
-    assert_same_run(straight, tmp_path / "killed")
+def test_ranks_nodes_kills_and_restarts_leave_the_bits(straight, tmp_path, together):
+    """Delayed at random by machine and task, on one rank, two and three, which share four tasks."""
+    line = [*LINE, "--run-dir", tmp_path / "parts"]
+    together(2, *line, "--budget.generations", 2)
+    killed_at(KILLS, *line)
+    together(3, *line, nodes=2)
+    assert_same_run(straight, tmp_path / "parts")
 
 
 def test_the_clock_goes_on_and_a_critic_that_never_stops_trains(straight):
