@@ -102,7 +102,6 @@ def straight(extended):
 
 
 def rows(run):
-    """Return the metrics of every generation."""
     columns = files.read(run / "metrics.h5")[0]
     return {name: column for name, column in columns.items() if name.startswith("metrics/")}
 

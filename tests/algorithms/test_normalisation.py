@@ -91,7 +91,6 @@ def standardised_by_itself(plain):
 
 
 def seen_of(observations) -> list:
-    """Return the sums over observations."""
     whole = observations.astype(np.float64)
     return [[len(whole)], whole.sum(0), np.square(whole).sum(0)]
 

@@ -48,7 +48,6 @@ PLAIN = {
 
 
 def settings(name: str) -> Config:
-    """Return the settings with which an algorithm learns the line."""
     tables = {"esac": ("esac", "sac")}.get(name, ("erl" if name in FORMS else name,))
     changes = {f"{table}.{key}": value for table in tables for key, value in TABLES[table].items()}
     names = "erl.crossover", "erl.mutation"

@@ -40,7 +40,6 @@ def table_with_head(text):
 
 
 def table(text):
-    """Return the lines below the head of a text's first table, as cells."""
     return table_with_head(text)[1]
 
 

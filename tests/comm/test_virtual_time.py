@@ -32,7 +32,6 @@ def ends(agenda, worker, lasted):
 
 
 def told(agenda) -> int | None:
-    """Return whose result is told now."""
     task = agenda.tell()
     return task and task.worker
 

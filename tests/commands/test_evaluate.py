@@ -23,7 +23,6 @@ from esac_mpi.record import Unreadable
 
 @pytest.fixture
 def evaluated(call):
-    """Evaluate in this process; return the JSON object."""
     return lambda *words: json.loads(call("evaluate", *words, "--json").out)
 
 

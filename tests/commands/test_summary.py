@@ -152,7 +152,6 @@ def compared(tmp_path, call):
 
 
 def alter(path, generation, name, value, member=None):
-    """Publish metrics.h5 with one number changed."""
     arrays, attributes = read(path / "metrics.h5")
     arrays[name][(generation - 1, *([] if member is None else [member]))] = value
     publish(path / "metrics.h5", arrays, attributes)

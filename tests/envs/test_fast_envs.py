@@ -387,7 +387,6 @@ def toy(advance: Any, high: float = np.inf) -> tuple[Any, np.ndarray]:
 
 
 def arrays(n: int) -> tuple[np.ndarray, ...]:
-    """Room for n steps of a toy."""
     return np.zeros((n + 1, 2), np.float32), np.zeros((n + 1, 1)), np.zeros((n, 1), np.float32)
 
 

@@ -19,7 +19,6 @@ FILE = '[task]\nid = "Hopper-v5"\n[task.kwargs]\nhealthy_z_range = [0.8, inf]\nf
 
 
 def read_back(found):
-    """Return a configuration as it comes back from a file."""
     return amend(Config(), config.from_table(tomllib.loads(config.to_toml(found)), "it"))
 
 
@@ -199,7 +198,6 @@ WEIGHT = "--task.kwargs.ctrl_cost_weight"
 
 @pytest.fixture
 def evaluated(call):
-    """Evaluate a policy in an episode; return what is printed."""
     return lambda *line: call("evaluate --episodes 1", *line).out
 
 

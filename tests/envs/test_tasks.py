@@ -110,7 +110,6 @@ def test_an_episode_of_these_is_the_same_again(task):
 
 
 def gathered(task, world):
-    """Return the provenance of a task of stacks.py."""
     env = envs.make(f"stacks:{task}-v0")
     return provenance.gather(env, probe.probe(env), world, 0, [], "es")
 

@@ -23,7 +23,6 @@ def test_a_turn_is_over_after_its_parts_or_its_time():
 
 
 def turns_and_result(work):
-    """Return what the work yields, and what it comes to."""
     told = []
     while True:
         try:

@@ -43,7 +43,6 @@ def logger_as_it_was(monkeypatch):
 
 
 def row(generation, progress=0.0, env_steps=0, **more):
-    """Return what a display needs of a generation."""
     return {"generation": generation, "progress": progress, "env_steps": env_steps, **more}
 
 

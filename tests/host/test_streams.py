@@ -49,7 +49,6 @@ def test_an_infinite_argument_of_a_task_is_json(tmp_path, call):
 
 
 def called(output: str, *words: object, **variables: str) -> tuple[int, str]:
-    """Call a command with such an output; return its exit code and what it says."""
     redirected = {"closed": ">&-", "both closed": ">&- 2>&-", "full": ">/dev/full"}
     line = [sys.executable, "-m", "esac_mpi.commands", *map(str, words)]
     if output == "no reader":

@@ -64,7 +64,6 @@ def test_updates_are_those_of_autograd_and_torchs_adam(
 
 
 def small(sizes=(3, 8, 8, 2), **values):
-    """Return a small learner of ERL."""
     return learner("erl", sizes, **{"critic_hidden": (5, 7), "start_steps": 0, **values})
 
 

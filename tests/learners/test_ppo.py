@@ -127,7 +127,6 @@ def test_a_time_limit_bootstraps_and_a_termination_does_not(terminate):
 
 
 def observed(buffer) -> np.ndarray:
-    """Return the observations of a rollout, [n]."""
     return buffer.observations.reshape(-1).astype(float)
 
 

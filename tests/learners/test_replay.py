@@ -21,7 +21,6 @@ def add_one(replay: Replay, reward: float = 7.0) -> None:
 
 
 def sample(replay: Replay, seed: int, batch: int) -> dict[str, np.ndarray]:
-    """Return a sample by name."""
     rows = replay.sample(np.random.default_rng(seed), np.empty((batch, replay.width), np.float32))
     return {name: rows[:, column] for name, column in replay.columns._asdict().items()}
 

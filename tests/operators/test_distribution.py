@@ -130,7 +130,6 @@ def test_a_ratio_of_densities_by_hand():
 
 
 def mixed(*arguments) -> list[list[int]]:
-    """Return who stays and who joins."""
     return [part.tolist() for part in distribution.mix(*arguments)]
 
 

@@ -18,7 +18,6 @@ def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) 
 
 
 def linear(*theta, output="clip") -> Policy:
-    """Return a policy of two inputs and an action, without hidden layers."""
     made = Policy(Layout((2, 1)), "relu", output, -np.ones(1), np.ones(1))
     return made.set(np.array(theta, np.float32))
 
@@ -117,7 +116,6 @@ def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser
 
 
 def layers(policy, dtype=np.float32):
-    """Return weight and bias of each layer."""
     views = [view.astype(dtype) for view in policy.layout.views(policy.theta)]
     return zip(views[::2], views[1::2], strict=True)
 

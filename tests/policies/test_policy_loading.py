@@ -75,7 +75,6 @@ def test_the_normaliser_comes_along(tmp_path):
 
 
 def saved(folder, made, env, theta, seen):
-    """Return a policy as a run saves it, and as it is read."""
     run = Run.begin(folder, Config(), {})
     job = SimpleNamespace(run=run, policy=made, config=Config(), env=env)
     active_run.save_policy(job, Best(1.0, 2, "theta_es", theta, seen))

@@ -332,7 +332,6 @@ def pbs(tmp_path):
 
 
 def ended(tmp_path: Path, number: int) -> int:
-    """Return the exit code of a PBS job, when it has ended."""
     path = tmp_path / f"pbs/{number}.exit"
     wait_for(lambda: path.exists() and path.read_text(), PATIENCE)
     return int(path.read_text())

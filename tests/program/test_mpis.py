@@ -87,7 +87,6 @@ def program(mpi: str, ranks: int, nodes: int = 1, library: str = "") -> list[str
 
 
 def finish(mpi: str, ranks: int, path: Path, nodes: int = 1, generations: int = LONG) -> str:
-    """Run, or go on, to the end; return the output."""
     words = [*CYCLIC, "--budget.generations", generations, "--run-dir", path]
     return launchers.run(program(mpi, ranks, nodes), *words).stdout
 

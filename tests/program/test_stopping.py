@@ -24,7 +24,6 @@ SLOW_ES = ["--task.id", "own_envs:Slow-v0", *SMALL_ES]
 
 
 def stopped_at(path: Path) -> tuple[str, int]:
-    """Return what status.json says of a run that has ended."""
     said = status(path)
     return said["status"], said["generation"]
 

@@ -84,7 +84,6 @@ class Entry(NamedTuple):
 
 
 def entry(row):
-    """Return the Entry of a row of the schema."""
     dtype, shape = re.fullmatch(r"(\w+) \[(.*)\]", row[0]).groups()
     named = row[2].replace("all", " ".join(ALGORITHMS)).replace("genetic", " ".join(FORMS))
     return Entry(dtype, tuple(filter(None, shape.split(", "))), frozenset(named.split()))

@@ -17,7 +17,6 @@ from esac_mpi.record import Refused, Run, Unreadable
 
 @pytest.fixture
 def evaluated(tmp_path, begin):
-    """Begin a run of three generations and a last evaluation."""
     run = begin(tmp_path, amend(Config(), {"seed": 5}))
     save(run, 3)
     run.final({"generation": np.array(3), "evaluation_sac": np.array([7.0, 9.0])})
@@ -78,7 +77,6 @@ def test_what_is_missing_is_named_with_file_and_schema(tmp_path):
 
 
 def goes_on(run):
-    """Publish a fourth generation."""
     run.append(*row(3))
     run.publish_metrics(force=True)
 

@@ -146,7 +146,6 @@ class Cluster:
                     os.kill(process, number)
 
     def start_node(self, node: str) -> None:
-        """Start a node's daemon."""
         self._start("slurmd", "-D", "-N", node, "-d", str(self._program("slurmstepd")), name=node)
 
     def kill_node(self, node: str) -> None:
@@ -158,11 +157,9 @@ class Cluster:
         (self.work / f"spool-{node}").mkdir()
 
     def run(self, *command: object, check: bool = True, **environment: str) -> str:
-        """Run one of Slurm's commands where the configurations are; return what it prints."""
         return finish(command, 0 if check else None, ROOT, **self.environment, **environment).stdout
 
     def submit(self, script: Path, *options: object, **environment: str) -> str:
-        """Submit a job script; return the job's id."""
         return self.run("sbatch", "--parsable", *options, script, **environment).strip()
 
     def job(self, job: str) -> dict[str, str]:
@@ -185,7 +182,6 @@ class Cluster:
         )
 
     def logs(self) -> str:
-        """Return what the daemons said."""
         return "\n".join(
             f"== {file.name}\n{file.read_text(errors='replace')}"
             for file in sorted(self.work.glob("*.out"))
@@ -226,7 +222,6 @@ class Cluster:
 
 
 def _name(process: int) -> str:
-    """Return the name under which a process runs; empty where it has ended."""
     try:
         return Path(f"/proc/{process}/comm").read_text()
     except OSError:

@@ -19,7 +19,6 @@ def actions(line: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def tool(name: str, *words: object, code: int | None = 0, **more) -> subprocess.CompletedProcess:
-    """Run a command as a user does; check its exit code, and that no traceback comes."""
     done = finish([sys.executable, "-m", "esac_mpi.commands", name, *words], code, **more)
     assert "Traceback" not in done.stderr
     return done

@@ -139,7 +139,6 @@ def points(calls: list[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def main(library: str, directory: str) -> None:
-    """Try every point."""
     logging.disable(logging.CRITICAL)
     # a row of the history is a segment
     record.replays.SEGMENT, record.history.SEGMENT_BYTES = (20, 1)

@@ -112,7 +112,6 @@ def flat(members: list[nn.Sequential], what: str = "data") -> torch.Tensor:
 
 
 def distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return |one - other| / |other|."""
     return float((one.double() - other).norm() / other.norm())
 
 

@@ -46,7 +46,6 @@ def make(*about, **more):
 
 
 def one_more(run):
-    """Publish another generation."""
     rows = {"metrics": {}, "timing": {}}
     for name, column in run._history.tail.items():
         group, _, key = name.partition("/")

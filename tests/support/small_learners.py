@@ -43,7 +43,6 @@ def learner(
 
 
 def run_phase(made, *arguments, **more):
-    """Run `made.begin` to its end; return the phase."""
     return cooperative.run(made.begin(*arguments, **more))
 
 
@@ -57,7 +56,6 @@ def fill(made, seed: int = 0) -> None:
 
 
 def learn(made, seed: int = 0, actor: bool = True) -> dict[str, float]:
-    """Make an update; return what it measured."""
     fill(made, seed)
     made.update.start()
     made.update.learn_critic()

@@ -67,7 +67,6 @@ class Made:
     learner: Any
 
     def generation(self) -> dict[str, Any]:
-        """Make a generation; return its row."""
         algorithm = ALGORITHMS[self.params.config.algorithm]
         return algorithm.generation(self.params, self.state, self.world, self.env, self.learner)[0]
 
@@ -88,7 +87,6 @@ class Made:
         return {**kept, **learned, **rows, "first": np.array(first)}
 
     def load(self, saved) -> None:
-        """Go on from what was saved."""
         replay = self.learner.replay if self.learner is not None else None
         if replay is not None:
             replay.restore(int(saved["first"]), part(saved, "replay"))
@@ -97,7 +95,6 @@ class Made:
 
 
 def part(saved, name: str) -> dict[str, np.ndarray]:
-    """Return what was saved of one of its parts."""
     return {
         key.removeprefix(f"{name}."): array
         for key, array in saved.items()
@@ -106,7 +103,6 @@ def part(saved, name: str) -> dict[str, np.ndarray]:
 
 
 def arguments(name: str, *more) -> list:
-    """Return the command line of a small run."""
     return ["--algorithm", name, *PENDULUM, *OPTIONS[name], *more]
 
 

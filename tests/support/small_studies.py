@@ -46,14 +46,12 @@ def write(
 
 
 def made(folder: Path, *arguments: str, **parts: str) -> Study:
-    """Return a study that has its directory."""
     study = read(write(folder, *arguments, **parts))
     begin(study, source="")
     return study
 
 
 def states(study: Study) -> list[tuple[int, str]]:
-    """Return number and state of every trial."""
     return [(trial.number, trial.state) for trial in Journal(study).trials()]
 
 

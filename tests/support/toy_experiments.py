@@ -39,7 +39,6 @@ def planned(path, text=TOY, budget="smoke", root=Path("runs")):
 
 
 def finished(path, config, status="complete", ranks=1):
-    """Leave a run of one generation that ended so."""
     row = {"generation": 1, "env_steps_population": 10, "nominal_steps": 10, "gradient_updates": 0}
     rows = [({**row, "fitness": np.ones(2)}, {"wall_seconds": 30.0})]
     leave(path, rows, config, {"ranks": ranks}, status)

@@ -40,7 +40,6 @@ OPTIONS = {
 
 
 def options(algorithm, **more):
-    """Return the words that make a small run of an algorithm."""
     table = table_of(algorithm)
     given = {**OPTIONS.get(table, {}), **more}
     words = of_table(table, **given)
@@ -51,17 +50,14 @@ def options(algorithm, **more):
 
 
 def started(path, *words):
-    """Make a run in this process; return its exit code."""
     return in_process.started(*words, "--run-dir", path)
 
 
 def refused(path, *words, code=2):
-    """Return the sentence with which the run is refused."""
     return in_process.refused(*words, "--run-dir", path, code=code)
 
 
 def saved(path, previous=False):
-    """Return the arrays and attributes of a run's checkpoint."""
     return read(path / ("checkpoint_prev.h5" if previous else "checkpoint.h5"))
 
 

@@ -93,7 +93,6 @@ def sentence(done: subprocess.CompletedProcess) -> str:
 
 
 def wait_for(condition, seconds: float = PATIENCE):
-    """Return the first true answer of `condition`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if answer := condition():

@@ -13,7 +13,6 @@ def words(line: str, *more: object) -> list[str]:
 
 
 def written(path, text: str) -> str:
-    """Write a file; return its path as a word."""
     path.write_text(text)
     return str(path)
 
