@@ -2,6 +2,7 @@
 
 import numpy as np
 from conftest import CORRECTED
+from words import named
 
 from esac_mpi import config
 from esac_mpi.algorithms import es, esac
@@ -75,11 +76,7 @@ class Teacher:
 
 def configured(table: str, base, settings):
     """Return checked settings; without a table, section__field, a field is one of `table`'s."""
-    chosen = {
-        name.replace("__", ".") if "__" in name or name == "seed" else f"{table}.{name}": value
-        for name, value in settings.items()
-    }
-    options = config.amend(config.Config(), {**base, **chosen})
+    options = config.amend(config.Config(), {**base, **named(table, **settings)})
     config.check(options)
     return options
 

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 from gradients import Line
+from words import named
 
 from esac_mpi.config import Config, amend
 from esac_mpi.host import cooperative
@@ -29,15 +30,10 @@ def learner(
 ):
     """Return a small learner; `values`: fields of its table, or others as section__field."""
     small = {"batch_size": 16, "replay_capacity": 500, "start_steps": 30, **values}
-    known = {f.name for f in fields(getattr(Config(), name))} | {
-        key for key in values if key not in OFF_POLICY
-    }
-    chosen = {
-        key.replace("__", ".") if "__" in key else f"{name}.{key}": value
-        for key, value in small.items()
-        if key in known
-    }
-    config = amend(Config(), {"seed": seed, **PLAIN, "policy.hidden": sizes[1:-1], **chosen})
+    for key in OFF_POLICY - {f.name for f in fields(getattr(Config(), name))}:
+        small.pop(key)
+    chosen = {**PLAIN, "policy.hidden": sizes[1:-1], **named(name, seed=seed, **small)}
+    config = amend(Config(), chosen)
     layout = Layout(sizes, config.policy.layer_norm, config.policy.path_gain(sizes[0]))
     return make(name, config, layout, layout.initial(config.seed, 1), reserve)
 

@@ -24,6 +24,14 @@ def refused(*given: object, by=load) -> str:
     return str(error.value)
 
 
+def named(table: str, **fields: object) -> dict[str, object]:
+    """Name settings: the seed, section__field, else a field of a table."""
+    return {
+        name.replace("__", ".") if "__" in name or name == "seed" else f"{table}.{name}": value
+        for name, value in fields.items()
+    }
+
+
 def of_table(table: str, **fields: object) -> list[object]:
     """Return the words that set fields of a table."""
     return [word for name, value in fields.items() for word in (f"--{table}.{name}", value)]

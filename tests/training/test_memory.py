@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import CORRECTED, TASK
 from in_process import checked, refused
+from words import named
 
 from esac_mpi.algorithms import ALGORITHMS
 from esac_mpi.config import Config, amend, load, table_of
@@ -21,12 +22,7 @@ ROW = 4 * (2 * 348 + 17 + 2)  # [bytes]
 def settings(algorithm: str, **changes) -> Config:
     """Return settings without a limit; `changes` are fields of the algorithm's table or others'."""
     unlimited = {**CORRECTED, "algorithm": algorithm, "budget.nominal_steps": 0}
-    table = table_of(algorithm)
-    named = {
-        name.replace("__", ".") if "__" in name else f"{table}.{name}": value
-        for name, value in changes.items()
-    }
-    return amend(Config(), unlimited | named)
+    return amend(Config(), unlimited | named(table_of(algorithm), **changes))
 
 
 def for_generations(count: int, algorithm: str, **changes) -> Config:
