@@ -10,7 +10,7 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
-from conftest import JOBS, ROOT, finish, run
+from conftest import JOBS, ROOT, finish
 from whole_runs import assert_same_run, ended, wait_for
 
 from esac_mpi.config import load
@@ -191,7 +191,7 @@ def test_command_lines_of_a_page_are_accepted(page, here, call):
     assert found
 
 
-def test_runs_of_the_page_on_resuming_are_what_it_says(here, together):
+def test_runs_of_the_page_on_resuming_are_what_it_says(here, alone, together):
     """Its lines one after the other: begun, resumed by its file, extended, begun anew, repeated."""
     lines = [(int(words[2]), training(words)) for words in commands("how-to/resume.md")[:5]]
     begun, resumed, by_file, extended, fresh = (arguments for _, arguments in lines)
@@ -203,7 +203,7 @@ def test_runs_of_the_page_on_resuming_are_what_it_says(here, together):
     together(2, *extended, "--budget.generations", 10)
     assert Run.open("runs/hopper").generation == 10
     again = next(words for words in commands("how-to/resume.md") if "runs/again" in words)
-    run(1, *training(again), "--budget.generations", 10)
+    alone(*training(again), "--budget.generations", 10)
     assert_same_run(Path("runs/hopper"), Path("runs/again"))
     together(2, *fresh, "--budget.generations", 2)
     assert (Run.open("runs/hopper").generation, Run.open("runs/hopper.old-1").generation) == (2, 10)

@@ -180,9 +180,10 @@ def test_max_hours_ends_a_run_in_time_and_saved(tmp_path, monkeypatch):
     assert status(path)["status"] == "requeue"
 
 
-def test_a_run_stopped_before_its_first_generation_names_no_curve(tmp_path):
+def test_a_run_stopped_before_its_first_generation_names_no_curve(tmp_path, alone):
     """The command would have had nothing to draw."""
-    done = run(0, *CYCLIC_ES, *ENDLESS, "--max-hours", 1e-6, "--run-dir", tmp_path / "run", code=75)
+    line = [*CYCLIC_ES, *ENDLESS, "--max-hours", 1e-6, "--run-dir", tmp_path / "run"]
+    done = alone(*line, code=75)
     assert stopped_at(tmp_path / "run") == ("requeue", 0)
     assert "saved" in done.stdout + done.stderr
     assert "plot" not in done.stdout + done.stderr
