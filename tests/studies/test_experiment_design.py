@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from toy_experiments import TOY, planned, write
+from toy_experiments import TOY, planned
+from words import written
 
 from esac_mpi.commands import experiment
 from esac_mpi.config import ALGORITHMS, Config, load
@@ -44,7 +45,7 @@ def test_settings_of_a_task_and_a_variant_of_one_name_are_both_shown(tmp_path, c
     text = TOY.replace("[tasks.cyclic]", "[tasks.ES]")
     text += "[budgets.smoke.for_task.ES]\nes.sigma = 0.4\n"
     text += "[budgets.smoke.for_variant.ES]\nes.lr_es = 0.3\n"
-    told = call("experiment show", write(tmp_path / "toy.toml", text)).out.splitlines()
+    told = call("experiment show", written(tmp_path / "toy.toml", text)).out.splitlines()
     assert {"smoke, ES: --es.sigma 0.4", "smoke, ES: --es.lr_es 0.3"} <= {*told}
 
 
@@ -301,7 +302,7 @@ def test_what_cannot_be_run_is_one_error_before_anything_runs(tmp_path, call, wa
     text = TOY.replace(was, now)
     if "tiny" in now:
         text = text.replace("[budgets.smoke.settings]", "[budgets.tiny.settings]")
-    line = f"experiment run {write(tmp_path / 'toy.toml', text)} --budget smoke"
+    line = f"experiment run {written(tmp_path / 'toy.toml', text)} --budget smoke"
     told = call(line, "--root", tmp_path / "runs", code=2).err
     assert said in told
     assert "Traceback" not in told
@@ -322,7 +323,7 @@ def test_a_file_that_cannot_be_read_has_no_other_root(tmp_path, call):
     ],
 )
 def test_runs_that_cannot_be_chosen_are_refused(tmp_path, call, words, said):
-    line = f"experiment run {write(tmp_path / 'toy.toml')} --budget smoke"
+    line = f"experiment run {written(tmp_path / 'toy.toml', TOY)} --budget smoke"
     root = tmp_path / "runs"
     assert call(line, "--root", root, *words.split(), code=2).err.endswith(said)
     assert not root.exists()

@@ -11,8 +11,9 @@ import pytest
 from commands import begun
 from conftest import CORRECTED, command, environment, finish
 from run_files import leave
-from toy_experiments import TOY, finished, planned, write
+from toy_experiments import TOY, finished, planned
 from whole_runs import wait_for
+from words import written
 
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.analysis.results.rows import read_rows
@@ -42,7 +43,7 @@ def line(place, text=None, action="run"):
     """Return the command line of the experiment in a folder, after its file is written anew."""
     path = place / "toy.toml"
     if text is not None:
-        write(path, text)
+        written(path, text)
     return f"experiment {action} {path} --budget smoke --root {place}"
 
 

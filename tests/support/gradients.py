@@ -79,13 +79,6 @@ class Joined(nn.Sequential):
             return super().forward(x)
         return self[-1](torch.cat((self[:-1](x) / self.linear, self.linear * x), -1))
 
-    def __getitem__(self, part):
-        return (
-            nn.Sequential(*list(self)[part])
-            if isinstance(part, slice)
-            else super().__getitem__(part)
-        )
-
 
 def modules(network: Network, activation: str = "relu") -> list[nn.Sequential]:
     """Return the members of a network as plain modules of the same weights, in double precision."""

@@ -42,8 +42,7 @@ class Ring:
     def restore(self, start, rows):
         places = np.arange(start, start + len(rows["number"]))
         for name, column in self.columns.items():
-            for place, value in zip(places, rows[name], strict=True):
-                column[place % self.capacity] = value
+            column[places % self.capacity] = rows[name]
         self.added = start + len(places)
 
 

@@ -30,10 +30,6 @@ es.population_size = 10
 """
 
 
-def write(path, text=TOY):
-    return written(path, text)
-
-
 def planned(path, text=TOY, budget="smoke", root=Path("runs")):
     return design.runs(design.experiment(written(path, text)), budget, root)
 
