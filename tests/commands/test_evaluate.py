@@ -2,6 +2,7 @@
 
 import json
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import own_envs
@@ -197,11 +198,7 @@ def test_a_launcher_of_another_mpi_is_wrong_usage(words, capsys, monkeypatch):
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), TimeoutError("no answer")])
 def test_a_task_whose_simulator_is_gone_is_no_lost_reader(own, error, capsys, monkeypatch):
     """Whose command would end with 0 and no word, or name the disk."""
-
-    def step(env, action):
-        raise error
-
-    monkeypatch.setattr(own_envs.Walk, "step", step)
+    monkeypatch.setattr(own_envs.Walk, "step", Mock(side_effect=error))
     assert main(["evaluate", str(own)]) == 2
     said = capsys.readouterr().err
     assert f"cannot be played, in episode 0: {type(error).__name__}: {error}" in said

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -28,10 +29,7 @@ ROOT: Any = SimpleNamespace(rank=0)
 
 
 def raising(message, kind=RuntimeError):
-    def answer(*_, **__):
-        raise kind(message)
-
-    return answer
+    return Mock(side_effect=kind(message))
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from optuna.storages.journal import JournalFileBackend
+from short_runs import failing
 from small_studies import SETTINGS, TASK, completed, held_elsewhere, made, states, stopped_at
 
 from esac_mpi.comm.command_ranks import Alone
@@ -169,12 +170,9 @@ def test_what_all_trials_begin_from_is_no_fault_of_one(tmp_path, capfd):
 
 
 def test_a_full_disk_is_told_with_the_journal(tmp_path, monkeypatch, capfd):
-    def fail(*given):
-        raise OSError(28, "No space left on device")
-
     study = made(tmp_path, "trials = 1")
     Journal(study, fresh=True)
-    monkeypatch.setattr(JournalFileBackend, "append_logs", fail)
+    monkeypatch.setattr(JournalFileBackend, "append_logs", failing())
     assert trial_ranks.search(study.path, Alone()) == 74
     assert f"No space left on device: '{study.path / JOURNAL}'" in capfd.readouterr().err
 
