@@ -13,37 +13,6 @@ from esac_mpi.play.counters import Counters
 from esac_mpi.play.learner_phases import Phase
 
 
-class Lone:
-    """What a phase needs of the ranks, of which there is one."""
-
-    def __init__(self, leads=True):
-        self.leads, self.watchdog, self.beats = leads, self, 0
-        self.end_background()
-
-    def begin_background(self, k, background, beside):
-        self.background, self.in_flight, self.learning = background, k, beside
-
-    def end_background(self):
-        self.background, self.in_flight, self.learning = None, 0, False
-
-    def beat(self):
-        self.beats += 1
-
-    def clock(self):
-        return 0.0
-
-    def at_root(self, work, columns):
-        numbers = work()
-        assert numbers.shape == (columns,)
-        return numbers, np.zeros(1)
-
-    def broadcast_shared(self, array):
-        pass
-
-    def from_root(self, value):
-        return value
-
-
 class Pupil:
     """A learner whose phase k has k steps and leaves theta at k."""
 
@@ -76,13 +45,15 @@ def test_a_phase_sums_up_its_episodes():
     assert len(phase.vector()) == Phase.SIZE == PHASE_NUMBERS  # as clocks have it
 
 
-def test_a_phase_is_counted_and_enters_when_it_is_let():
-    world, pupil, counters, theta = Lone(), Pupil(), Counters(), np.full(2, 9, np.float32)
+def test_a_phase_is_counted_and_enters_when_it_is_let(world, monkeypatch):
+    pupil, counters, theta, beats = Pupil(), Counters(), np.full(2, 9, np.float32), []
+    monkeypatch.setattr(world.watchdog, "beat", lambda: beats.append(world.in_flight))
     learner_phases.begin(world, pupil, 3, lambda own: own.begin(3))
     learner_phases.begin(world, pupil, 5, lambda own: own.begin(5))  # one is in flight: it stays
     phase, _, _ = learner_phases.finish(world)
     assert (pupil.held, phase.env_steps) == ([True], 3)
-    assert (world.background, world.learning, world.beats) == (None, False, 3)
+    assert (world.background, world.learning) == (None, False)
+    assert beats == [3] * 4  # after each part, and the exchange
     assert theta.tolist() == [9, 9]
     learner_phases.enter(phase, world, counters, theta, pupil)
     assert (pupil.held, theta.tolist()) == ([True, False], [3, 3])
@@ -93,8 +64,8 @@ def test_a_phase_is_counted_and_enters_when_it_is_let():
 @pytest.mark.parametrize(
     ("standardises", "given", "after"), [(True, [1, 1], [3, 3]), (False, None, [1, 1])]
 )
-def test_a_generation_of_one_phase_is_counted_and_enters(standardises, given, after):
-    world, pupil, theta = Lone(), Pupil(), np.zeros(2, np.float32)
+def test_a_generation_of_one_phase_is_counted_and_enters(world, standardises, given, after):
+    pupil, theta = Pupil(), np.zeros(2, np.float32)
     state = SimpleNamespace(generation=4, counters=Counters(), observation_sums=np.ones(2))
     begun = []
 
@@ -112,22 +83,19 @@ def test_a_generation_of_one_phase_is_counted_and_enters(standardises, given, af
     assert [*timing] == ["busy_seconds", "seconds_learn", "seconds_phase", "seconds_updates"]
 
 
-def test_a_rank_without_the_learner_begins_nothing():
-    world = Lone(leads=False)
+def test_a_rank_without_the_learner_begins_nothing(world):
     learner_phases.begin(world, None, 3, lambda own: pytest.fail("begun"), beside=True)
     assert (world.background, world.learning) == (None, True)
     world.end_background()
     assert world.learning is False
 
 
-def test_an_error_names_the_learner_and_the_generation():
-    world, pupil = Lone(), Pupil()
-
+def test_an_error_names_the_learner_and_the_generation(world):
     def broken(_):
         yield
         raise FloatingPointError
 
-    learner_phases.begin(world, pupil, 4, broken)
+    learner_phases.begin(world, Pupil(), 4, broken)
     with pytest.raises(FloatingPointError) as error:
         learner_phases.finish(world)
     assert error.value.__notes__ == ["in the TD3 phase of generation 4"]
