@@ -159,7 +159,7 @@ class Counting(Choice):
 
     def __init__(self):
         super().__init__()
-        self.ended, self.sums, self.total = 0, [], 0.0
+        self.sums, self.total = [], 0.0
 
     def reset(self, seed):
         self.total = 0.0
@@ -297,14 +297,12 @@ def test_the_scale_of_rewards_goes_on_after_a_restart():
 
 
 class Short(Line):
-    """End after three steps."""
-
-    def step(self, action):
-        observation, reward, _, truncated = super().step(action)
-        return observation, reward, self.length == 3, truncated
+    horizon = 3
 
 
-@pytest.mark.parametrize("other", [Breaking("raise"), Short()], ids=["unstable", "ended"])
+@pytest.mark.parametrize(
+    "other", [Breaking("raise"), Short(terminate=True)], ids=["unstable", "ended"]
+)
 def test_an_episode_that_ends_sooner_played_again_gives_way(caplog, other):
     made, env = learner(), Line()
     run_phase(made, env, 0, 0, 30)

@@ -17,8 +17,8 @@ def make(activation="relu", output="tanh", low=-1.0, high=1.0, normaliser=None) 
     return Policy(LAYOUT, activation, output, *bounds, normaliser).set(THETA)
 
 
-def linear(*theta, output="clip") -> Policy:
-    made = Policy(Layout((2, 1)), "relu", output, -np.ones(1), np.ones(1))
+def linear(*theta) -> Policy:
+    made = Policy(Layout((2, 1)), "relu", "clip", -np.ones(1), np.ones(1))
     return made.set(np.array(theta, np.float32))
 
 
@@ -115,8 +115,8 @@ def random_policy(sizes, activation="relu", output="clip", scale=1.0, normaliser
     return policy.set(scale * random.standard_normal(layout.d).astype(np.float32))
 
 
-def layers(policy, dtype=np.float32):
-    views = [view.astype(dtype) for view in policy.layout.views(policy.theta)]
+def layers(policy):
+    views = policy.layout.views(policy.theta)
     return zip(views[::2], views[1::2], strict=True)
 
 
