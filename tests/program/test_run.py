@@ -60,9 +60,10 @@ def test_killed_between_checkpoints_and_restarted_is_straight(tmp_path, start, a
     wait_for(lambda: summary(path)["status"] == "dead")
     before = science(path)
     made = len(before["metrics/generation"])
-    saved = int(read(path / "checkpoint.h5")[1]["generation"])
+    arrays, attributes = read(path / "checkpoint.h5")
+    saved = int(attributes["generation"])
     assert saved % 16 == 0 < saved
-    assert phase_begun(path) in (0, saved)  # what a phase in flight began with is in it
+    assert arrays["state/phase_begun"] in (0, saved)  # what a phase in flight began with is in it
     arguments.append(max(made, saved) + 10)
     alone(*arguments, "--run-dir", tmp_path / "straight")
     done = together(3, *arguments, "--run-dir", path)
@@ -94,10 +95,6 @@ def test_counters_are_what_the_environment_counted(tmp_path, monkeypatch, togeth
     assert said["env_steps"]["replayed"] == winners[history["metrics/sac_phase"] == 1].sum() > 0
     assert said["env_steps"]["learner"] == said["gradient_updates"] > 30  # one update a step
     assert said["nominal_steps"] == 10 * 30
-
-
-def phase_begun(path: Path) -> int:
-    return int(read(path / "checkpoint.h5")[0]["state/phase_begun"])
 
 
 def replayed(path: Path) -> float:
