@@ -189,7 +189,8 @@ def test_a_node_that_lags_gets_what_tasks_begun_later_read_too():
 def test_an_individual_learns_from_the_ring_where_it_lies(monkeypatch):
     """Transitions 25 to 64 in 50 rows; a copy on every rank would come to be as large as these."""
     settings = {"aes_rl.replay_capacity": 40, "aes_rl.batch_size": 8, "aes_rl.update_cost": 1.0}
-    config = amend(Config(), {**AES, **settings, "policy.hidden": (4,), "policy.linear_gain": 1.0})
+    settings |= {"policy.hidden": (4,), "policy.linear_gain": 1.0, "learner.kernels": "torch"}
+    config = amend(Config(), {**AES, **settings})
     env, ring = Ending(), np.zeros((50, width(3, 3)), np.float32)
     write_ring(ring, np.random.default_rng(0).normal(size=(50, ring.shape[1])), 65)
     layout = make_layout(config, env)
