@@ -12,14 +12,7 @@ from esac_mpi.analysis.curves import per_row, position
 from esac_mpi.analysis.followed import Followed, publication_time
 from esac_mpi.analysis.measures import column, counted_steps
 from esac_mpi.analysis.messages import DAMAGED, Unusable
-from esac_mpi.analysis.returns import (
-    WINDOW,
-    evaluated,
-    evaluations,
-    policies,
-    training,
-    training_returns,
-)
+from esac_mpi.analysis.returns import WINDOW, evaluated, evaluations, policies, training
 from esac_mpi.analysis.tables import render
 from esac_mpi.record import RunFiles, Unreadable
 from esac_mpi.record.files import missing_value
@@ -104,7 +97,8 @@ def collect_curves(run: RunFiles) -> dict[str, np.ndarray]:
     """Collect the curves of TensorBoard, {tag: [generations]}. Raises Unusable as `columns`."""
     found = {tag(name): values for name, values in columns(run).items()}
     generation, wall = run.columns["metrics/generation"], column(run, "timing/wall_seconds")
-    episodes, length = training_returns(run)[0], column(run, "metrics/length").astype(float)
+    episodes = position(run, "training_episodes").astype(int)
+    length = column(run, "metrics/length").astype(float)
     found["rollout/ep_rew_mean"] = np.concatenate([[np.nan], training(run)[1]])[episodes]
     if length.ndim == 2:
         found["rollout/ep_len_mean"] = spread(np.where(length > 0, length, np.nan))["mean"]

@@ -3,17 +3,9 @@
 from itertools import pairwise
 from typing import Any
 
-from esac_mpi.analysis import published
+from esac_mpi.analysis import figures, published
 from esac_mpi.analysis.colours import STYLES, algorithm_of, looks, ramp
-from esac_mpi.analysis.figures import (
-    Axes,
-    Figure,
-    add_title,
-    escape,
-    legend_below,
-    matplotlib,
-    panels,
-)
+from esac_mpi.analysis.figures import Axes, Figure
 from esac_mpi.analysis.tables import Row
 
 MARKERS = "os^vDP"
@@ -22,7 +14,7 @@ MARKERS = "os^vDP"
 def draw(axes: Axes, x: str, y: str, rows: list[Row], look: dict[str, Any], label: str) -> None:
     """Draw a line through one column of rows against another; hollow: computed."""
     where, values = ([row[name] for row in rows] for name in (x, y))
-    axes.plot(where, values, **look, lw=1.5, ms=4.5, label=escape(label))
+    axes.plot(where, values, **look, lw=1.5, ms=4.5, label=figures.escape(label))
     hollow = [(row[x], row[y]) for row in rows if row[""] == "computed"]
     if hollow:
         axes.plot(*zip(*hollow, strict=True), **{**look, "ls": "none"}, mfc="white", ms=4.5)
@@ -33,7 +25,7 @@ def name_panel(axes: Axes, x: str, y: str, at: list[int], logarithmic: bool = Tr
     axes.set_xscale("log")
     if logarithmic:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_locator(figures.matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     kept = [a for a, b in pairwise([*at, 10**9]) if b / a > 1.15]
     axes.set_xticks(kept, [f"{tick:,}" for tick in kept])
@@ -47,7 +39,7 @@ def draw_scaling(rows: list[Row], title: str, printed: published.Times) -> Figur
     sizes = sorted({row["n"] for row in rows})
     all_ranks = sorted({row["ranks"] for row in rows})
     own = looks({label: algorithm_of(label) for label in labels})
-    drawing, ((generation, episode), (share, population)) = panels(2, 2, 4.2, 3.0)
+    drawing, ((generation, episode), (share, population)) = figures.panels(2, 2, 4.2, 3.0)
     shades = {
         (label, n): shade
         for label in labels
@@ -83,6 +75,6 @@ def draw_scaling(rows: list[Row], title: str, printed: published.Times) -> Figur
     share.axhline(1, ls=(0, (1, 2)), lw=1, color="0.3")
     share.set_ylim(bottom=0)
     name_panel(population, "population size n", "seconds per generation", sizes)
-    add_title(drawing, title)
-    legend_below(drawing)
+    figures.add_title(drawing, title)
+    figures.legend_below(drawing)
     return drawing

@@ -6,16 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from esac_mpi.analysis import figures
 from esac_mpi.analysis.colours import Look, algorithm_of, looks
-from esac_mpi.analysis.figures import (
-    Axes,
-    Figure,
-    add_title,
-    escape,
-    legend_below,
-    name_panel,
-    wrapped_panels,
-)
+from esac_mpi.analysis.figures import Axes, Figure
 from esac_mpi.analysis.groups import format_value, grouped, refuse_twins, settings
 from esac_mpi.analysis.intervals import interval, mean
 from esac_mpi.analysis.messages import Unusable, note, shorten
@@ -121,15 +114,15 @@ def draw_lines(found: Panels, field: str, measure: str, title: str, seeds: bool 
     """
     values = sorted({value for row in found.values() for line in row.values() for value in line})
     look = looks({label: algorithm_of(label) for row in found.values() for label in row})
-    drawing, axes = wrapped_panels(len(found))
+    drawing, axes = figures.wrapped_panels(len(found))
     for panel, (task, row) in zip(axes, found.items(), strict=True):
         for label, each in row.items():
             draw_line(panel, label, each, values, look[label], seeds)
-        name_panel(panel, task)
+        figures.name_panel(panel, task)
         panel.set_ylabel(textwrap.fill(measure, HIGH))
         set_axis(panel, field, values)
-    legend_below(drawing)
-    add_title(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
+    figures.legend_below(drawing)
+    figures.add_title(drawing, f"{title}. Points: mean over seeds; bars: its 95 % interval")
     return drawing
 
 
@@ -148,7 +141,7 @@ def draw_line(
     ends = np.array([interval([m], mean) if len(m) > 1 else (m[0], m[0]) for m in found.values()])
     counts = sorted({len(m) for m in found.values()})
     several = f"{counts[0]} to {counts[-1]}" if counts[1:] else str(counts[0])
-    label = f"{escape(name)}, {several} seed{'s' if counts[-1] > 1 else ''} a point"
+    label = f"{figures.escape(name)}, {several} seed{'s' if counts[-1] > 1 else ''} a point"
     colour, style, width = look
     bars = np.maximum([means - ends[:, 0], ends[:, 1] - means], 0)
     axes.errorbar(
@@ -163,7 +156,9 @@ def set_axis(axes: Axes, field: str, values: list[Any]) -> None:
     """Scale and name the horizontal axis: logarithmic where values span more than 20-fold."""
     axes.set_xlabel(field)
     if not are_numbers(values):
-        axes.set_xticks(range(len(values)), [escape(format_value(value)) for value in values])
+        axes.set_xticks(
+            range(len(values)), [figures.escape(format_value(value)) for value in values]
+        )
         return
     positive = [value for value in values if value > 0]
     if positive and max(positive) > 20 * min(positive) and min(values) >= 0:

@@ -25,14 +25,7 @@ from typing import Any
 import numpy as np
 
 from esac_mpi import Policy, envs
-from esac_mpi.analysis.command import (
-    amount,
-    count,
-    number_in,
-    out_path,
-    refuse_unread,
-    whole_number,
-)
+from esac_mpi.analysis import command
 from esac_mpi.analysis.messages import Unusable
 from esac_mpi.host import process_state
 from esac_mpi.host.invocation import look_here
@@ -101,23 +94,28 @@ def add_arguments(line: argparse.ArgumentParser) -> None:
     text = "default: the task's own"
     add("--start", choices=("default", "tilted"), default="default", help=text)
     text = "how far a tilted start leans forward (30)"
-    add("--degrees", type=number_in(-180, 180, "degrees"), default=30.0, help=text)
+    add("--degrees", type=command.number_in(-180, 180, "degrees"), default=30.0, help=text)
     text = "simulated time to show [s]; 0: the whole episode"
-    add("--seconds", type=amount, default=0.0, help=text)
-    add("--frames", type=count, default=6, help="pictures in the strip (6)")
-    add("--video", type=out_path, help="film, .mp4 or .gif")
+    add("--seconds", type=command.amount, default=0.0, help=text)
+    add("--frames", type=command.count, default=6, help="pictures in the strip (6)")
+    add("--video", type=command.out_path, help="film, .mp4 or .gif")
     text = "which start state (0): the first of evaluate's"
-    add("--seed", type=whole_number, default=0, help=text)
-    add("--trials", type=whole_number, default=0, help="tilted starts to count the recoveries of")
-    add("--out", type=out_path, help="picture; default: strip.png beside policy.h5")
+    add("--seed", type=command.whole_number, default=0, help=text)
+    add(
+        "--trials",
+        type=command.whole_number,
+        default=0,
+        help="tilted starts to count the recoveries of",
+    )
+    add("--out", type=command.out_path, help="picture; default: strip.png beside policy.h5")
 
 
 def check(options: argparse.Namespace) -> None:
     """Raise Unusable for options that are not read, and for names of other files."""
     if options.trials:
-        refuse_unread(options, "--trials", ("seconds", "frames", "video", "out"))
+        command.refuse_unread(options, "--trials", ("seconds", "frames", "video", "out"))
     elif options.start != "tilted":
-        refuse_unread(options, "a start that is not tilted", ("degrees",))
+        command.refuse_unread(options, "a start that is not tilted", ("degrees",))
     suffixes = {"video": (".mp4", ".gif"), "out": (".png",)}
     for name, allowed in suffixes.items():
         if (file := getattr(options, name)) and not has_suffix(file, *allowed):

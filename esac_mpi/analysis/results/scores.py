@@ -21,16 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from esac_mpi.analysis.messages import DAMAGED, Unusable
+from esac_mpi.analysis.results import traces
 from esac_mpi.analysis.results.rows import Row, refuse_mixed, task_form
-from esac_mpi.analysis.results.traces import (
-    WALL,
-    Sections,
-    Trace,
-    Wall,
-    forms,
-    greatest_age,
-    values,
-)
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall
 from esac_mpi.host.invocation import call_of
 
 FIELD = "better"
@@ -127,7 +120,7 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
         limit = wall.limit(there, FIELD) if there else wall.seconds
         returns: dict[str, np.ndarray] = {}
         for label, runs in own.items():
-            made = np.isfinite(values(runs, WALL, limit, FIELD))
+            made = np.isfinite(traces.values(runs, WALL, limit, FIELD))
             scored = list(compress(runs, made))
             found.unfinished.extend(compress(runs, ~made))
             returns[label] = np.array([chosen_return(run, limit) for run in scored])
@@ -141,7 +134,7 @@ def score_study(sections: Sections, random: Random, wall: Wall, left_out: list[s
             found.tasks.append(Task(title, zero, one, returns))
             found.short.extend(run for run in there if run.ended_before(limit))
             for label, runs in own.items():
-                age = greatest_age(runs, limit, FIELD)
+                age = traces.greatest_age(runs, limit, FIELD)
                 found.ages[label] = max(found.ages.get(label, 0.0), age)
     if not found.tasks:
         why = "; ".join(f"{title}: {why}" for title, why in found.absent.items())
@@ -161,8 +154,8 @@ def chosen_return(run: Trace, limit: float) -> float:
 
 def bounds(groups: dict[str, list[Trace]], random: Random, limit: float) -> tuple[float, float]:
     """Find the returns that are 0 and 1 on a task, -inf for 1 without any. Raises Unusable."""
-    rows = [row for traces in groups.values() for trace in traces for row in trace.rows]
-    ways = forms(trace for traces in groups.values() for trace in traces)
+    rows = [row for runs in groups.values() for run in runs for row in run.rows]
+    ways = traces.forms(run for runs in groups.values() for run in runs)
     if len(ways) > 1:
         told = " and ".join(ways)
         raise Unusable(

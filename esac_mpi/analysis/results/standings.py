@@ -14,21 +14,8 @@ import numpy as np
 from esac_mpi.analysis.intervals import LEVEL, interquartile_mean, interval
 from esac_mpi.analysis.messages import Unusable, note, shorten
 from esac_mpi.analysis.published import select_results
-from esac_mpi.analysis.results.traces import (
-    WALL,
-    Sections,
-    Trace,
-    Wall,
-    by_variant,
-    count_runs,
-    forms,
-    greatest_age,
-    reach,
-    span,
-    two_figures,
-    unfinished,
-    values,
-)
+from esac_mpi.analysis.results import traces
+from esac_mpi.analysis.results.traces import WALL, Sections, Trace, Wall, reach, values
 from esac_mpi.analysis.returns import BETTER
 from esac_mpi.analysis.tables import Cell, digits, four_digits, in_line, markdown
 from esac_mpi.analysis.tables import format_cell as as_printed
@@ -63,11 +50,11 @@ FURTHER = 1.05  # as far as all runs: from there on runs with a population have 
 
 def filter_by(labels: dict[str, list[Trace]], y: str) -> dict[str, list[Trace]]:
     """Keep the runs that have values of field y; note the others."""
-    without = [trace.name for traces in labels.values() for trace in traces if not trace.has(y)]
+    without = [run.name for runs in labels.values() for run in runs if not run.has(y)]
     if without:
         note(f"left out, nothing of this measure (yet): {shorten(without)}")
-    found = {label: [trace for trace in traces if trace.has(y)] for label, traces in labels.items()}
-    return {label: traces for label, traces in found.items() if traces}
+    found = {label: [run for run in runs if run.has(y)] for label, runs in labels.items()}
+    return {label: runs for label, runs in found.items() if runs}
 
 
 def list_columns(runs: list[Trace], y: str, wall: Wall) -> list[tuple[str, str, float]]:
@@ -120,10 +107,10 @@ def cell(seeds: np.ndarray, bold: bool = False) -> str:
 def lines(labels: dict[str, list[Trace]], measure: str) -> Iterator[tuple[str, list[Trace], str]]:
     """Yield (name, runs, field) of a task's lines: variants, and policies where there are two."""
     own = {name: y for name, (y, _) in RETURNS.items() if name != BETTER}
-    for label, traces in labels.items():
-        yield label, traces, MEASURES[measure][0]
-        if measure == "return" and all(any(run.has(y) for run in traces) for y in own.values()):
-            yield from ((f"{label}: {name}", traces, y) for name, y in own.items())
+    for label, runs in labels.items():
+        yield label, runs, MEASURES[measure][0]
+        if measure == "return" and all(any(run.has(y) for run in runs) for y in own.values()):
+            yield from ((f"{label}: {name}", runs, y) for name, y in own.items())
 
 
 def task_table(
@@ -131,7 +118,7 @@ def task_table(
 ) -> Iterator[str]:
     """Yield the table of one task, line by line."""
     y = MEASURES[measure][0]
-    runs = [trace for traces in labels.values() for trace in traces]
+    runs = [run for mine in labels.values() for run in mine]
     columns, seconds = list_columns(runs, y, wall), wall.limit(runs, y)
     task = runs[0].rows[0].task
     printed = select_results(["esac"], [task])[0][task] if papers else {}
@@ -139,13 +126,13 @@ def task_table(
     last = f"steps, updates within {compact(seconds)} s"
     table = [["variant", *heads, last, *["the paper"] * papers]]
     best = [
-        np.nanmax([-np.inf, *(iqm_all(values(t, axis, limit, y)) for t in labels.values())])
+        np.nanmax([-np.inf, *(iqm_all(values(m, axis, limit, y)) for m in labels.values())])
         for _, axis, limit in columns
     ]
     ranked = measure != "updates" and len(labels) > 1
     run_cells: list[str] = []
-    for name, traces, field in lines(labels, measure):
-        found = [values(traces, axis, limit, field) for _, axis, limit in columns]
+    for name, mine, field in lines(labels, measure):
+        found = [values(mine, axis, limit, field) for _, axis, limit in columns]
         bold = [ranked and field == y and iqm_all(f) == b for f, b in zip(found, best, strict=True)]
         cells = list(map(cell, found, bold))
         if field != y and cells == run_cells:
@@ -153,7 +140,7 @@ def task_table(
         line = [name, *cells, ""]
         if field == y:
             run_cells = [text.replace("*", "") for text in cells]
-            counts = (values(traces, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
+            counts = (values(mine, WALL, seconds, of) for of in ("env_steps", "gradient_updates"))
             taken = [statistic(count) for count in counts]
             line[-1] = ", ".join(map(compact, taken)) if np.isfinite(taken).all() else "-"
         paper = printed.get(f"{name.upper()} [esac]")
@@ -167,16 +154,17 @@ def remark_on_short(runs: list[Trace], y: str, wall: Wall) -> Iterator[str]:
     """Yield remarks on runs that are not alike, or not at the compared time or their end."""
     limit = wall.limit(runs, y)
     at = f"{compact(limit)} s{wall.where}"
-    if len(ways := forms(runs)) > 1:
+    if len(ways := traces.forms(runs)) > 1:
         yield f"In several forms of the task, whose returns do not compare: {'; '.join(ways)}."
-    if going := unfinished(runs):
-        yield f"Not complete, so by their last row in place of an end: {count_runs(going)}."
+    if going := traces.unfinished(runs):
+        yield f"Not complete, so by their last row in place of an end: {traces.count_runs(going)}."
     if behind := [run for run in runs if not run.has_reached(limit)]:
-        yield f"Not yet at {at}, so without a figure there: {count_runs(behind)}."
+        yield f"Not yet at {at}, so without a figure there: {traces.count_runs(behind)}."
     if ended := [run for run in runs if run.ended_before(limit)]:
-        yield f"Ended before {at}, so counted as they ended: {count_runs(ended)}, {span(ended)}."
-    if (age := greatest_age(runs, limit, y)) > 0.05 * limit:
-        before = f"{two_figures(age)} s before that, or before its run's end"
+        ends = f"{traces.count_runs(ended)}, {traces.span(ended)}"
+        yield f"Ended before {at}, so counted as they ended: {ends}."
+    if (age := traces.greatest_age(runs, limit, y)) > 0.05 * limit:
+        before = f"{traces.two_figures(age)} s before that, or before its run's end"
         yield f"The oldest figure there is from {before}."
 
 
@@ -226,7 +214,7 @@ def word_verdict(
     both = [*ours, *theirs]
     limit = wall.limit(both, y) if axis == WALL else reach(both, axis, y)
     ended = [run for run in both if axis == WALL and run.ended_before(limit)]
-    said = f"none, ended before: {by_variant(ended)}"
+    said = f"none, ended before: {traces.by_variant(ended)}"
     if not ended:
         said = verdict(*(values(runs, axis, limit, y) for runs in (ours, theirs)))
     return f"{said} (at {compact(limit)} {unit})"
