@@ -15,7 +15,7 @@ that it works; its figures mean nothing.
 
 import os
 
-from tools import ONE_THREAD, processes
+from tools import ONE_THREAD, parser, processes
 
 os.environ.update(ONE_THREAD)
 
@@ -38,7 +38,6 @@ from esac_mpi.record import Run
 from tools.bench import learner as peer
 from tools.bench.measurement import compare_rates, turns
 from tools.bench.program import launch, run_for
-from tools.parsing import parser
 
 FAILED, CUT, NO_GPU = 1, 75, 2  # exit codes
 RANKS = min(16, len(affinity.cores()))

@@ -42,7 +42,7 @@ from esac_mpi.play.params import Params, make_env, make_layout
 from esac_mpi.play.rollout import play
 from esac_mpi.record import replays
 from esac_mpi.training.memory import Counter
-from tools.parsing import parser
+from tools import parser
 
 MAGNITUDES = (0.0, 0.01, 0.05, 0.1, 0.2)  # public code
 CELLS = 128  # of a density, in each dimension

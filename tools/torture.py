@@ -33,7 +33,7 @@ import numpy as np
 from esac_mpi.config.exact import whole
 from esac_mpi.record import Columns, Run, read
 from esac_mpi.studies.experiments.running import launcher
-from tools.parsing import parser
+from tools import parser
 from tools.processes import alive, end, environ, family, shared_files
 
 PROGRAM = """

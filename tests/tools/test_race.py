@@ -321,7 +321,7 @@ def test_episodes_side_by_side_are_those_that_are_played_alone():
 
 @pytest.mark.parametrize("entry", field.ENTRIES[:4], ids=lambda entry: entry.name)
 def test_ours_have_the_program_s_defaults_on_a_task(entry):
-    settings = entry.runs("Ant-v5", 2)[entry.name]
+    settings = entry.runs("Ant-v5")[entry.name]
     algorithm = entry.name.lower()
     found = dict(flatten(resolve({}, settings)))
     usual = dict(flatten(resolve({}, {"algorithm": algorithm, "task.id": "Ant-v5"})))
@@ -332,8 +332,8 @@ def test_ours_have_the_program_s_defaults_on_a_task(entry):
 
 
 def runs_of(task: str, name: str) -> dict[str, dict]:
-    """Return the runs {name: settings} of a competitor on a task, on two cores."""
-    return next(entry for entry in field.ENTRIES if entry.name == name).runs(task, 2)
+    """Return the runs {name: settings} of a competitor on a task."""
+    return next(entry for entry in field.ENTRIES if entry.name == name).runs(task)
 
 
 def test_peers_have_their_zoo_s_settings():

@@ -20,7 +20,7 @@ what is not installed or fails is left out, and said. Nothing else should run me
 
 import os
 
-from tools import ONE_THREAD
+from tools import ONE_THREAD, parser
 
 os.environ.update(ONE_THREAD, MUJOCO_GL="disabled")  # nothing is drawn
 
@@ -32,7 +32,6 @@ from esac_mpi.config.exact import whole
 from esac_mpi.host.invocation import look_here
 from esac_mpi.host.streams import answer_alone, as_json
 from tools.bench.measurement import HEADER, say
-from tools.parsing import parser
 
 NAMES = ("rollout", "generation", "learner", "startup", "scaling", "clock", "history")
 

@@ -32,9 +32,8 @@ from esac_mpi.host.errors import INSTALL
 from esac_mpi.host.paths import read_path
 from esac_mpi.studies.experiments.running import collected_signals, launcher
 from esac_mpi.training import provenance
-from tools import ONE_THREAD, processes
+from tools import ONE_THREAD, parser, processes
 from tools.bench.measurement import say
-from tools.parsing import parser
 from tools.race import field, rows, standings
 from tools.race.running import Look, Plan
 
@@ -69,7 +68,7 @@ def plan_runs(tasks: list[str], only: list[str], seeds: int, limit: float | None
         if made_of is None:
             continue
         most = limit or about.get("limit", LIMIT)
-        for name, settings in entry.runs(task, cores).items():
+        for name, settings in entry.runs(task).items():
             found.append(Plan(
                 name, entry.program, entry.library, task, about["goal"], seed, most, EPISODES,
                 cores, settings, ", ".join([provenance.versions(own=()), *made_of]),

@@ -56,11 +56,6 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
 
 
-def comparison_key(rows: list[Row]) -> tuple[float, ...]:
-    """Return the sort key of a competitor's rows."""
-    return spread([row.time for row in rows]).order
-
-
 def name_median(counts: Sequence[int]) -> str:
     """Name the figure in the middle: of an even number it is no median."""
     even, two = any(count % 2 == 0 for count in counts), max(counts) == 2
@@ -109,7 +104,8 @@ class Standings:
         """
         here = [row for row in self.rows if row.task == task and row.seed in self._seeds[task]]
         either = [[row for row in here if row.competitor == name + end] for end in ("", field.OWN)]
-        return min(filter(None, either), key=comparison_key, default=[])
+        there = filter(None, either)
+        return min(there, key=lambda rows: spread([row.time for row in rows]).order, default=[])
 
     @cached_property
     def _seeds(self) -> dict[str, set[int]]:
