@@ -37,10 +37,9 @@ from esac_mpi import Policy
 from esac_mpi.analysis import command, histories
 from esac_mpi.analysis.followed import Followed
 from esac_mpi.analysis.messages import Unusable
+from esac_mpi.host.errors import FAILED
 from esac_mpi.host.paths import has_suffix, read_path, whole_file
 from esac_mpi.policies.formats import FORMATS, OBSERVATIONS, allowed, difference
-
-ACTS_OTHERWISE = 1  # exit code
 
 
 def add_arguments(line: argparse.ArgumentParser) -> None:
@@ -113,7 +112,7 @@ def write_policy(options: argparse.Namespace) -> Iterator[object]:
         )
         if not found <= most:
             told = f"the new {out} was removed: it acts otherwise, by {limit}"
-            raise Unusable(told, ACTS_OTHERWISE)
+            raise Unusable(told, FAILED)
     yield out
     yield f"largest difference {limit}"
 

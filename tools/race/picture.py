@@ -90,7 +90,7 @@ def draw_line(
     """Draw a competitor's times on a task, with its seconds if it is to be named."""
     colour, mark = look
     size = LARGE if champion else SMALL
-    least, median, most = (min(value, limit) for value in spread[:3])
+    least, median, most = (min(value, limit) for value in spread)
     line: Any = {"lw": 2.2 if champion else 1.3, "alpha": 0.8, "solid_capstyle": "butt"}
     axes.plot([least, most], [where, where], color=colour, **line)
     if math.isinf(spread.most):

@@ -28,16 +28,15 @@ class Spread(NamedTuple):
     least: float
     median: float
     most: float
-    seeds: int
 
     @property
     def order(self) -> tuple[float, ...]:
         """What it is compared by: the median, then the least."""
-        return self.median, *self[:3]
+        return self.median, *self
 
     def text(self, beyond: str) -> str:
         """Return it in a table; beyond: what inf is called."""
-        least, median, most = (as_text(value, beyond) for value in self[:3])
+        least, median, most = (as_text(value, beyond) for value in self)
         return median if least == most else f"{median} ({least} to {most})"
 
 
@@ -53,7 +52,7 @@ def as_text(value: float, beyond: str) -> str:
 def spread(values: Sequence[float]) -> Spread:
     """Return the spread of values, one a seed."""
     ordered = sorted(values)
-    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1], len(ordered))
+    return Spread(ordered[0], ordered[len(ordered) // 2], ordered[-1])
 
 
 def name_median(counts: Sequence[int]) -> str:

@@ -1,10 +1,8 @@
 """Measure the returns of uniform random actions on tasks: the 0 of normalised scores.
 
-They are kept in configs/experiments/random.toml.
-Command: esac-mpi experiment random TASK [TASK ...]. Each action is uniform within its bounds, drawn
-anew at every step; of discrete ones each is as likely. Episodes have the task's own time limit, or
-that of --horizon, and the start states of esac-mpi evaluate with seed 0.
-Cost: some seconds a task.
+Each action is uniform within its bounds, drawn anew at every step; of discrete ones each is as
+likely. Episodes have the task's own time limit, or that of --horizon, and the start states of
+esac-mpi evaluate with seed 0. Cost: some seconds a task.
 """
 
 import json
