@@ -41,7 +41,7 @@ WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
 # of cem_rl, where no gradient trains anybody
 OF_GRADIENTS = (
     "lr_actor", "lr_critic", "gamma", "tau", "policy_noise", "noise_clip", "critic", "start_steps",
-    "critic_updates_per_step", "actor_updates_per_step", "batch_size", "replay_capacity",
+    "critic_updates_per_step", "actor_updates_per_step", "batch_size",
 )  # fmt: skip
 
 

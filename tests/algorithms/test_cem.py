@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from small_runs import Ending, made
+from small_runs import Ending, arguments, begun, made
 from toy_tasks import Quadratic
 from words import words
 
 from esac_mpi.algorithms import cem, cem_rl
-from esac_mpi.config import load
+from esac_mpi.config import amend, load
 from esac_mpi.host import cooperative
 from esac_mpi.learners import individuals
 from esac_mpi.learners.updates import Update
@@ -131,9 +131,15 @@ def test_who_stays_has_its_return_and_no_step(name, trained, world):
         assert small.learner.env_steps == small.learner.replay.added == env.steps
 
 
+def untrained(world, *more):
+    """Return a small run of CEM-RL whose gradients train nobody."""
+    config = load([str(word) for word in arguments("cem_rl", *more)])[0]
+    return begun(world, amend(config, {"cem_rl.trained_fraction": 0.0}))
+
+
 def test_cem_is_cem_rl_without_trained_individuals(world):
     plain = made(world, "cem", "--cem.fitness_episodes", 2)
-    other = made(world, "cem_rl", *words("--cem_rl.fitness_episodes 2 --cem_rl.trained_fraction 0"))
+    other = untrained(world, "--cem_rl.fitness_episodes", 2)
     for _ in range(3):
         rows = plain.generation(), other.generation()
         np.testing.assert_equal({name: rows[1][name] for name in rows[0]}, rows[0])
@@ -285,8 +291,8 @@ def test_nothing_is_trained_before_start_steps_or_a_batch(world):
 
 def test_a_ring_below_a_generation_has_the_newest_transitions(world):
     """Nobody is trained, so that both play the same episodes."""
-    still = words("--cem_rl.trained_fraction 0 --cem_rl.replay_capacity")
-    small, whole = (made(world, "cem_rl", *still, capacity) for capacity in (17, 1000))
+    sizes = ("--cem_rl.replay_capacity 17", "--cem_rl.replay_capacity 1000")
+    small, whole = (untrained(world, *words(size)) for size in sizes)
     for _ in range(3):
         small.generation()
         whole.generation()
@@ -311,6 +317,7 @@ def test_there_is_room_for_what_a_budget_adds_on_each_node(line, rows, world):
 
 
 def test_there_is_room_for_what_is_put_together(world):
-    for fraction, most in ((0, 6), (0.5, 3), (0.7, 4), (1, 6)):
+    assert cem_rl.board(untrained(world).params).rows == 6
+    for fraction, most in ((0.5, 3), (0.7, 4), (1, 6)):
         params = made(world, "cem_rl", "--cem_rl.trained_fraction", fraction).params
         assert cem_rl.board(params).rows == most

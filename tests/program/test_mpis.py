@@ -186,7 +186,7 @@ def test_a_run_on_two_nodes_survives_kills_and_a_stop(straight, tmp_path, begin,
 
     assert_stops(begin(mpi, 4, nodes=2), path, {75})
     output = finish(mpi, 4, path, nodes=2)
-    assert "4 ranks on 2 node(s): node2, node3" in output
+    assert "4 rank(s) on 2 node(s): node2, node3" in output
     assert "resumed at generation" in output
     assert_same_run(straight(LONG), path)
 

@@ -73,7 +73,7 @@ def same_in_parts(path, alone, together, line, *parts: tuple[int, int, int]) -> 
             alone(*line, *more)
         else:
             said = together(ranks, *line, *more, nodes=nodes).stdout
-            assert f"{ranks} ranks on {nodes} node(s)" in said
+            assert f"{ranks} rank(s) on {nodes} node(s)" in said
     assert_same_run(path / "straight", path / "parts")
     return Run.open(path / "straight")
 
