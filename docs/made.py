@@ -13,6 +13,7 @@ from functools import reduce
 from importlib import import_module
 from operator import getitem
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -24,7 +25,7 @@ from esac_mpi.config import Config, as_words, flatten
 from esac_mpi.config.bounds import COUNT, INT64, Bound
 from esac_mpi.config.command_line import docstrings, values_of
 from esac_mpi.config.fields import as_text, marks, value_of
-from esac_mpi.config.reads import conditions
+from esac_mpi.config.reads import conditions, in_words
 from esac_mpi.config.table import HIDDEN, OnlyIn
 
 SCRIPT = "esac-mpi"
@@ -69,6 +70,11 @@ def settings() -> Iterator[str]:
         yield f":::{{setting}} {name}\n{facts(name)}Default: {usual}.\n\n{about}\n:::"
 
 
+def as_code(value: Any) -> str:
+    """Write a setting's value as code."""
+    return code(as_text(value))
+
+
 def facts(name: str) -> str:
     """Say what values a field takes, within what bounds, and beside what it is read."""
     bounds = [mark.words for mark in marks(name) if isinstance(mark, Bound) and mark not in HUGE]
@@ -78,7 +84,7 @@ def facts(name: str) -> str:
     if HIDDEN in marks(name):
         said.append("Only with hidden layers")
     for needed in conditions(name):
-        each = (f"`{n}` = {' or '.join(code(as_text(v)) for v in vs)}" for n, vs in needed.items())
+        each = (f"`{n}` = {in_words(allowed, as_code)}" for n, allowed in needed.items())
         said.append(f"Only with {' or '.join(each)}")
     kinds = ["discrete" if m.discrete else "continuous" for m in marks(name) if type(m) is OnlyIn]
     return "".join(f"{words}. " for words in (*said, *map(ONLY_IN.format, kinds)))

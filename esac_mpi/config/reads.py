@@ -3,7 +3,7 @@
 A field that a run does not read is refused on a command line, and named in a warning in a file.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -68,9 +68,9 @@ def is_met(value: Any, allowed: Allowed) -> bool:
     return allowed.holds(value) if isinstance(allowed, Bound) else value in allowed
 
 
-def in_words(allowed: Allowed) -> str:
-    """List values, or describe a bound."""
-    return allowed.words if isinstance(allowed, Bound) else " or ".join(map(as_text, allowed))
+def in_words(allowed: Allowed, write: Callable[[Any], str] = as_text) -> str:
+    """List values, each as it is written, or describe a bound."""
+    return allowed.words if isinstance(allowed, Bound) else " or ".join(map(write, allowed))
 
 
 def find_unread(config: Config, names: Iterable[str]) -> dict[str, str]:
