@@ -64,7 +64,7 @@ def set_up(
     threads = config.learner.threads if declares.learning else 0
     origin = provenance.gather(env, found, world, threads, command, config.algorithm) | {
         "blocks": update_pieces(config, layout),
-        "sizes": " ".join(map(str, layout.sizes)),
+        "sizes": describe_sizes(layout),
         "discrete": int(envs.is_discrete(env)),
         "settled": " ".join([*names.split(), *values]),
     }
@@ -87,6 +87,11 @@ def set_up(
             job.run.close()
         raise
     return job
+
+
+def describe_sizes(layout: Layout) -> str:
+    """Write the units of the layers, from observations to actions, as a run's files have them."""
+    return " ".join(map(str, layout.sizes))
 
 
 def end_if_wished(world: World) -> None:

@@ -82,8 +82,7 @@ def foresee(
     path = run_directory(config)
     first, each = ranks[0], [(rank.host, rank.cpu, rank.found.digests) for rank in ranks]
     now = provenance.gather_compared(env, first.made, first.found, each, config.algorithm)
-    sizes = make_layout(config, env).sizes
-    now |= {"settled": settled, "sizes": " ".join(map(str, sizes))}
+    now |= {"settled": settled, "sizes": set_up.describe_sizes(make_layout(config, env))}
     if config.start_from and warm_start.is_within(config):
         return describe_source(config, env, now, world), config.budget
     try:
