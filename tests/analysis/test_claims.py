@@ -689,6 +689,14 @@ def test_what_a_million_steps_of_pderl_give_is_in_the_record():
     assert said["of each seed"] == [", ".join(map(whole, each)) for each in champions]
     gaps = [difference(np.array(ends[name]), np.array(ends["TD3"])) for name in head[1:5]]
     assert all(low > 0 for low, _ in gaps)
+    sentences = " ".join(section("pderl.md", "A million steps").split())
+    for ours, theirs, where in (head[1], head[2], "ahead"), (head[3], head[4], "behind"):
+        gap = np.mean(ends[ours]) - np.mean(ends[theirs])
+        low, high = difference(np.array(ends[ours]), np.array(ends[theirs]))
+        assert (gap > 0) == (where == "ahead")
+        assert f"{where} by {abs(gap):.0f} [{low:.0f}, {high:.0f}]" in sentences
+    leads = [np.mean(each) - np.mean(ends["TD3"]) for each in champions[:4]]
+    assert f"ahead of TD3, by {min(leads):.0f} to {max(leads):.0f}" in sentences
     for kind, line in (("learner", "learner's actor"), ("fates", FATE)):
         names, (values,) = table_with_head((RECORDS / f"pderl-million-{kind}.md").read_text())
         groups = defaultdict(list)
