@@ -479,6 +479,23 @@ def test_what_one_changed_default_comes_to_is_in_its_record():
     assert f"give SAC {least:.1f} to {most:.1f} times the updates of 256" in page
 
 
+def test_what_the_survival_bonus_does_is_in_its_record():
+    runs, ends = runs_of("survival.csv"), {}
+    for task, algorithm, seconds, seeds, *told in table(
+        section("choices.md", "The survival bonus")
+    ):
+        for cell, form in zip(told, ("bonus taken off", "with the bonus"), strict=True):
+            variant = form if algorithm == "ESAC" else f"ES, {form}"
+            found = [runs.pop((task, variant, int(seed))) for seed in seeds.split(",")]
+            assert cell == wholes(rows[-1].better for rows in found)
+            assert all(0 < rows[-1].wall_seconds - int(seconds) < 6 for rows in found)
+            ends.setdefault(form, []).extend(rows[-1].better for rows in found)
+    assert not runs
+    assert len(ends["bonus taken off"]) == 8
+    low = [sum(end < 2000 for end in each) for each in ends.values()]
+    assert low == [0, 3]
+
+
 def test_what_larger_networks_come_to_is_in_its_record():
     runs, name = runs_of("networks.csv"), ""
     head, lines = table_with_head(section("choices.md", "Sizes of networks"))
