@@ -136,13 +136,13 @@ def fish_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
 
 def hopper_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play hopper: pay for standing, with little control or at a speed."""
-    speed = suite.hopper._HOP_SPEED
+    speed, stand = suite.hopper._HOP_SPEED, suite.hopper._STAND_HEIGHT
     torso, foot = (data.body(name).xipos[2:] for name in ("torso", "foot"))
     touch, hops = np.zeros(2), env.task._hopping
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height = after[0] - after[1]
-        standing = _inside(suite.hopper._STAND_HEIGHT - height) * _inside(height - 2)
+        standing = _inside(stand - height) * _inside(height - 2)
         more = _linear(speed - after[2], speed / 2, 0.5) if hops else _little_control(actions)
         return standing * more
 
@@ -153,6 +153,7 @@ def hopper_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
 
 def manipulator_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play manipulator with its ball: pay for the ball at the target, or near it."""
+    close = suite.manipulator._CLOSE
     joints = [data.joint(name) for name in suite.manipulator._ARM_JOINTS]
     order = np.array([model.joint(name).qposadr[0] for name in suite.manipulator._ARM_JOINTS])
     angles, turned, touch = np.zeros(len(order)), np.zeros((2, len(order))), np.zeros(5)
@@ -166,7 +167,6 @@ def manipulator_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     ]
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        close = suite.manipulator._CLOSE
         return _gaussian(np.sqrt(after[0]) - close, 2 * close)
 
     hand, ball, target = (
@@ -181,10 +181,10 @@ def manipulator_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
 
 def pendulum_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play pendulum: pay for the pole within some degrees of upright."""
-    pole = data.body("pole").xmat
+    pole, bound = data.body("pole").xmat, suite.pendulum._COSINE_BOUND
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        return _inside(suite.pendulum._COSINE_BOUND - after[0]) * _inside(after[0] - 1)
+        return _inside(bound - after[0]) * _inside(after[0] - 1)
 
     return _loop(env, [pole[TURNED], data.qvel], [pole[8:]], pay)
 
@@ -230,23 +230,24 @@ def swimmer_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
 
 def cheetah_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play cheetah-run: observe all but x; the reward is the speed over 10 m/s."""
+    fast = suite.cheetah._RUN_SPEED
 
     def pay(after: Any, actions: np.ndarray) -> Any:
-        return _linear(suite.cheetah._RUN_SPEED - after[0], suite.cheetah._RUN_SPEED, 0)
+        return _linear(fast - after[0], fast, 0)
 
     return _loop(env, [data.qpos[1:], data.qvel], [data.sensor(VELOCITY).data], pay)
 
 
 def walker_loop(env: Any, data: Any, model: Any) -> ClosedLoop:
     """Play walker-stand, -walk or -run: pay for standing upright, then for speed."""
-    target = env.task._move_speed
+    target, stand = env.task._move_speed, suite.walker._STAND_HEIGHT
     torso, speed = data.body("torso"), data.sensor(VELOCITY).data[:1]
     # xx and xz of every body; zz
     orientations, upward, height = data.xmat[1:, PLANE], torso.xmat[8:], torso.xpos[2:]
 
     def pay(after: Any, actions: np.ndarray) -> Any:
         height, upward, speed = after
-        standing = _gaussian(suite.walker._STAND_HEIGHT - height, suite.walker._STAND_HEIGHT / 2)
+        standing = _gaussian(stand - height, stand / 2)
         upright = (1 + upward) / 2
         reward = (3 * standing + upright) / 4
         if target:
