@@ -74,14 +74,15 @@ def load(
     """
     for f in checkpoint_fields(state):
         value, name, mark = getattr(state, f.name), prefix + f.name, mark_of(f)
-        has_default = f.default is not MISSING or f.default_factory is not MISSING
         if is_nested(value):
             load(value, saved, prefix_of(f, prefix))
         elif f"{name}.lost" in saved:
             assert replay is not None
             memory = Memory(value, saved[prefix + mark.numbers])
             memories.refill(memory, saved[f"{name}.lost"], replay)
-        elif name in saved or not (has_default or mark.later or not np.size(value)):
+        elif name not in saved and (may_lack(f) or not np.size(value)):
+            continue
+        else:
             put_back(state, f, saved[name])
 
 
@@ -120,6 +121,11 @@ def replay_rows(state: Progress) -> np.ndarray | None:
 def shares_replay(kind: type[Progress]) -> bool:
     """Tell whether a kind of state has the learner's replay, on each node."""
     return any(mark.replay for _, mark in marked(kind))
+
+
+def may_lack(f: Field[Any]) -> bool:
+    """Tell whether there were versions without a field."""
+    return f.default is not MISSING or f.default_factory is not MISSING or mark_of(f).later
 
 
 def share(state: "DataclassInstance", world: World) -> None:
