@@ -38,6 +38,9 @@ BY_RANK = OnlyWith(mean_rule="rank_oldest")
 SUCCESS = OnlyWith(mean_rule=BY_RETURN, variance_rule="success")
 FIXED = OnlyWith(mean_rule=BY_RETURN, variance_rule="fixed")
 WELFORD = OnlyWith(mean_rule=BY_RETURN, variance_rule=("adaptive", "fixed"))
+# of damping: at 0 it is damp_limit from the first, at 1 damp for ever
+DAMPED = OnlyWith(damp_tau=NOT_ZERO)
+LIMITED = OnlyWith(damp_tau=below(1))
 # of cem_rl, where no gradient trains anybody
 OF_GRADIENTS = (
     "lr_actor", "lr_critic", "gamma", "tau", "policy_noise", "noise_clip", "critic", "start_steps",
@@ -87,9 +90,9 @@ class CEM(Selecting):
     distribution that has moved could have given them. P: an option; C: of a variant."""
     variance_init: PositiveFloat = 1e-3
     """Variance of every weight at the start. C: 1e-3, called sigma there."""
-    damp: Annotated[NonNegativeFloat, OnlyWith(damp_tau=NOT_ZERO)] = 1e-3
+    damp: Annotated[NonNegativeFloat, DAMPED] = 1e-3
     """What is added to the variance, epsilon of A's Eq. (2), before the first generation. C."""
-    damp_limit: Annotated[NonNegativeFloat, OnlyWith(damp_tau=below(1))] = 1e-5
+    damp_limit: Annotated[NonNegativeFloat, LIMITED] = 1e-5
     """What it goes to, a step before every addition. C."""
     damp_tau: Fraction = 0.95
     """Share of it that such a step leaves. C; the public code of A: 0.9."""
@@ -210,9 +213,9 @@ class AESRL(Critics, Selecting):
     """Share of them, rounded, to which the distribution moves, 1 / ring_size of the way. C."""
     elite_weights: Annotated[Literal["log", "equal"], BY_RANK] = "log"
     """Weights of these, as `cem_rl.elite_weights`. C."""
-    damp: Annotated[NonNegativeFloat, BY_RANK, OnlyWith(damp_tau=NOT_ZERO)] = 1e-3
+    damp: Annotated[NonNegativeFloat, BY_RANK, DAMPED] = 1e-3
     """What is added to the variance before the first move. C."""
-    damp_limit: Annotated[NonNegativeFloat, BY_RANK, OnlyWith(damp_tau=below(1))] = 1e-5
+    damp_limit: Annotated[NonNegativeFloat, BY_RANK, LIMITED] = 1e-5
     """What it goes to, a step before every move. C."""
     damp_tau: Annotated[Fraction, BY_RANK] = 0.95
     """Share of it that ring_size such steps leave. C: 0.95, but 0.9 in effect."""

@@ -13,7 +13,7 @@ from esac_mpi.config.bounds import (
     PositiveInt,
 )
 from esac_mpi.config.exact import exact
-from esac_mpi.config.off_policy import Replaying
+from esac_mpi.config.off_policy import UPDATED, Replaying
 from esac_mpi.config.table import NOT_ZERO, OnlyWith, OnlyWithOne, Problem, Reads, Selecting, Whole
 
 FORMS = {  # algorithm -> its crossover and its mutation
@@ -30,7 +30,6 @@ PROXIMAL = OnlyWith(mutation="proximal", mutation_probability=NOT_ZERO)
 DISTILLED = OnlyWith(crossover="distillation")
 WITH_MEMORY = OnlyWithOne(crossover="distillation", mutation="proximal")
 OWN = OnlyWith(learner="ddpg")
-UPDATED = OnlyWith(updates_per_step=NOT_ZERO)
 IDLE = (  # what a phase that takes over the episodes of others does not read of a learner's table
     "policy.output",
     "td3.steps_per_generation",
