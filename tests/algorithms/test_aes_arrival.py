@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import EAGER, command, environment
-from in_process import started
+from in_process import refused, started
 from run_files import leave
 from small_runs import Ending
 from test_aes_rl import SMALL, TASK
@@ -109,6 +109,12 @@ def test_only_a_finished_run_of_the_same_settings_and_task_is_made_again(
     refused = pytest.raises(Refused, match=rf"^aes_rl.replay: .*{told}")
     with refused if told else nullcontext():
         assert record.source(amend(Config(), settings), place, here).generations == 8
+
+
+@pytest.mark.slow
+def test_a_replay_that_is_refused_creates_nothing(tmp_path):
+    said = f"esac_mpi: aes_rl.replay: {tmp_path}: not a run directory of esac_mpi"
+    assert refused(*ARRIVAL, tmp_path / "new", "--aes_rl.replay", tmp_path) == said
 
 
 def test_the_order_of_a_record_by_hand():

@@ -240,6 +240,17 @@ def test_another_return_is_raised_where_the_result_was_due(world, monkeypatch, r
     world.end_background()
 
 
+def test_another_machine_goes_on_and_compares_nothing(world, monkeypatch):
+    params, start, env, learner, _ = in_a_mood(world, monkeypatch, 1, **LAGGED)
+    advance(world, params, start, env, learner=learner)
+    world.end_background()
+    start.compare_no_more()
+    assert np.isnan(start.flight.replayed_returns).all()
+    assert start.flight.replayed_members.dtype == np.int64
+    advance(world, params, start, env, learner=learner)
+    assert learner.replay.added == 2 * 10
+
+
 @pytest.mark.parametrize("timing", TIMINGS)
 def test_a_generation_that_is_abandoned_leaves_no_trace(world, monkeypatch, timing):
     settings = {"transfer": "tested", "transfer_episodes": 2, "length_cap": 2.0}

@@ -190,6 +190,9 @@ def test_returns_that_are_not_finite_rank_last_and_are_counted(tmp_path, togethe
     [
         ("--seed x", "seed = 'x'"),
         ("--task.id HalfCheetah-v55", "HalfCheetah"),
+        ("--task.id CartPole-v1", "CartPole-v1"),
+        ("--task.id dm_control/walker-wolk-v0", "walker-walk"),
+        ("--esac.population_size 11", "must be even"),
         ("--learner.device cuda:77", "learner.device"),
         ("--esac.noise table --esac.noise_table_size 1000",
          "noise_table_size = 1000: theta alone has"),
